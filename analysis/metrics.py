@@ -1,0 +1,155 @@
+"""Every metric, named once (paper, section 4.1, Equations 9-11). Records in, numbers out; no torch.
+
+Terms: an output's first token comes from prefill, so decoding produces ``outputs - 1`` tokens in ``steps``
+target forwards. A pair is one unit on which both the AR arm and the method arm are "ok".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.records import RunRecord
+
+RESAMPLES = 10_000
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its 95 % percentile-bootstrap interval over clusters; nan where there is no unit."""
+
+    mean: float
+    low: float
+    high: float
+
+    def excludes(self, value: float) -> bool:
+        """Whether ``value`` lies outside the interval."""
+        return not self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One unit's AR record and method record."""
+
+    reference: RunRecord
+    method: RunRecord
+
+
+def pairs(records: Sequence[RunRecord], arm: str, reference: str = "ar") -> list[Pair]:
+    """The units on which both arms are "ok", in record order."""
+    references = {r.unit_id: r for r in records if r.arm == reference and r.status == "ok"}
+    methods = [r for r in records if r.arm == arm and r.status == "ok"]
+    return [Pair(references[m.unit_id], m) for m in methods if m.unit_id in references]
+
+
+def total_ns(record: RunRecord) -> int:
+    """Prefill and decode time."""
+    return record.prefill_ns + record.decode_ns
+
+
+def throughput(record: RunRecord) -> float:
+    """Output tokens per nanosecond, end to end."""
+    return len(record.output_ids) / total_ns(record)
+
+
+def speedup_ratio(pair: Pair) -> float:
+    """Paired throughput ratio r_i, end to end (Equation 9)."""
+    return throughput(pair.method) / throughput(pair.reference)
+
+
+def decode_ratio(pair: Pair) -> float | None:
+    """The same over decode time alone, counting output tokens minus one; None when there was nothing to decode."""
+    counts = [len(r.output_ids) - 1 for r in (pair.method, pair.reference)]
+    if min(counts) < 1:
+        return None
+    method, reference = pair.method.decode_ns, pair.reference.decode_ns
+    return (counts[0] / method) / (counts[1] / reference)
+
+
+def mean_accepted(record: RunRecord, max_new_tokens: int | None = None) -> float | None:
+    """Mean accepted candidates per step; None for a unit without a step.
+
+    With ``max_new_tokens`` each step is capped at the remaining budget minus one, the most candidates a step could
+    have added to the output (Equation 10 with the paper's cap).
+    """
+    if not record.num_accepted:
+        return None
+    accepted = np.array(record.num_accepted)
+    if max_new_tokens is not None:
+        produced = 1 + np.concatenate(([0], np.cumsum(accepted + 1)[:-1]))
+        accepted = np.minimum(accepted, max_new_tokens - produced - 1)
+    return float(accepted.mean())
+
+
+def tokens_per_verify(records: Sequence[RunRecord]) -> float:
+    """Decoded tokens per target forward, pooled over units: the number that predicts speed."""
+    steps = sum(len(r.num_accepted) for r in records)
+    return sum(len(r.output_ids) - 1 for r in records) / steps if steps else float("nan")
+
+
+def tokens_per_second(records: Sequence[RunRecord]) -> float:
+    """Output tokens per second, end to end, pooled over units."""
+    elapsed = sum(total_ns(r) for r in records)
+    return 1e9 * sum(len(r.output_ids) for r in records) / elapsed if elapsed else float("nan")
+
+
+def speedup_pooled(paired: Sequence[Pair]) -> float:
+    """Ratio of pooled throughputs."""
+    return tokens_per_second([p.method for p in paired]) / tokens_per_second(
+        [p.reference for p in paired]
+    )
+
+
+def speedup_geomean(paired: Sequence[Pair]) -> float:
+    """Geometric mean of the paired ratios."""
+    if not paired:
+        return float("nan")
+    return float(np.exp(np.mean([np.log(speedup_ratio(p)) for p in paired])))
+
+
+def num_distinct(records: Sequence[RunRecord]) -> int:
+    """Distinct requests: pairs of image and rendered prompt among units that were encoded."""
+    return len({(r.cluster_id, r.prompt_sha256) for r in records if r.prompt_sha256})
+
+
+def num_equal(paired: Sequence[Pair]) -> int:
+    """Pairs with identical output tokens."""
+    return sum(p.method.output_ids == p.reference.output_ids for p in paired)
+
+
+def interval(values: Sequence[float], clusters: Sequence[str]) -> Interval:
+    """Mean of ``values`` with a 95 % percentile bootstrap over clusters (numpy ``default_rng(42)``).
+
+    A resample draws as many clusters as there are, with replacement, and averages all their values.
+    """
+    if not values:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    names, index = np.unique(np.array(clusters), return_inverse=True)
+    sums = np.bincount(index, weights=np.array(values, np.float64))
+    counts = np.bincount(index).astype(np.float64)
+    draws = np.random.default_rng(42).integers(len(names), size=(RESAMPLES, len(names)))
+    means = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return Interval(float(np.mean(values)), float(low), float(high))
+
+
+def pair_interval(paired: Sequence[Pair], ratio: Callable[[Pair], float | None]) -> Interval:
+    """The interval of a per-pair ratio, over the pairs that have one."""
+    rows = [(ratio(p), p.reference.cluster_id) for p in paired]
+    kept = [(value, cluster) for value, cluster in rows if value is not None]
+    return interval([value for value, _ in kept], [cluster for _, cluster in kept])
+
+
+def tau(records: Sequence[RunRecord], max_new_tokens: int | None) -> Interval:
+    """Acceptance length: 1 + mean over units of the mean accepted per step.
+
+    ``max_new_tokens`` caps the steps (`mean_accepted`); None gives ``tau_verified``. Units without a step are
+    left out.
+    """
+    rows = [(mean_accepted(r, max_new_tokens), r.cluster_id) for r in records if r.status == "ok"]
+    kept = [(1.0 + value, cluster) for value, cluster in rows if value is not None]
+    return interval([value for value, _ in kept], [cluster for _, cluster in kept])

@@ -1,0 +1,218 @@
+"""From the composed configuration to a `RunPlan`. Besides `run.py` the only file that knows Hydra."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.errors import UserError, closest_first, unknown_name
+from experiments.plan import (
+    NULL_ARM,
+    REFERENCE_ARM,
+    REPOSITORY,
+    RESETS,
+    Arm,
+    BenchSettings,
+    Protocol,
+    RunPlan,
+    check_choice,
+    settings_from,
+)
+from recap.core.interfaces import Drafter
+
+CONF = REPOSITORY / "conf"
+_ARM_KEYS = ("name", "method", "config", "reset")
+_PROTOCOL_KEYS = (
+    "max_new_tokens",
+    "timing",
+    "reset",
+    "history",
+    "null",
+    "order_seed",
+    "repeat",
+    "warmup",
+)
+_TOP_LEVEL = (
+    *_PROTOCOL_KEYS,
+    "model",
+    "bench",
+    "method",
+    "arms",
+    "dtype",
+    "device",
+    "results_root",
+)
+# Any vocabulary: a drafter is built once at composition, so that bad settings are refused before a model is loaded.
+_TRIAL_VOCABULARY = 1024
+
+# Paths of what ships with the repository, whatever folder the command is run from.
+OmegaConf.register_new_resolver("repository", lambda path: str(REPOSITORY / path), replace=True)
+
+
+def plan_from_cfg(cfg: DictConfig) -> RunPlan:
+    """The plan of one run. Raises UserError for values that cannot work."""
+    resolved = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(resolved, dict)
+    for key in resolved:
+        if key not in _TOP_LEVEL:
+            raise unknown_name("option", str(key), _TOP_LEVEL)
+    protocol = settings_from(Protocol, "the run", {key: resolved[key] for key in _PROTOCOL_KEYS})
+    methods = [_arm(entry, cfg.method, protocol) for entry in _entries(resolved)]
+    arms = _with_references(methods, protocol)
+    return RunPlan(
+        model=_model(resolved),
+        bench=settings_from(BenchSettings, "bench", resolved["bench"]),
+        arms=arms,
+        protocol=protocol,
+        results_root=Path(resolved["results_root"]),
+        label=_label(methods),
+        resolved=resolved,
+    )
+
+
+def _model(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """The model's settings, with the run's dtype and device put in."""
+    model = dict(resolved["model"])
+    for key in ("dtype", "device"):
+        if resolved[key] is not None:
+            model[key] = resolved[key]
+    return model
+
+
+def _entries(resolved: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """``arms`` as a list of mappings with a name and a method."""
+    selected = resolved["method"]["name"]
+    entries = resolved["arms"] if resolved["arms"] is not None else [selected]
+    if not isinstance(entries, list):
+        raise UserError(f"arms must be a list such as arms=[{selected}], got {entries!r}.")
+    normalised = []
+    for entry in entries:
+        arm = dict(entry) if isinstance(entry, dict) else {"method": str(entry)}
+        for key in arm:
+            if key not in _ARM_KEYS:
+                raise unknown_name("arm option", key, _ARM_KEYS)
+        arm.setdefault("method", selected)
+        arm.setdefault("name", arm["method"])
+        normalised.append(arm)
+    _check_names([arm["name"] for arm in normalised])
+    return [arm for arm in normalised if arm["name"] != REFERENCE_ARM]
+
+
+def _check_names(names: list[str]) -> None:
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+            raise UserError(f"Arm name {name!r}: use letters, digits, '_', '-' and '.' only.")
+        if names.count(name) > 1:
+            raise UserError(f"Two arms are named '{name}': give one of them another name=.")
+    if NULL_ARM in names:
+        raise UserError(f"'{NULL_ARM}' names the null arm: use null=true, or another name.")
+
+
+def _arm(entry: Mapping[str, Any], selected: DictConfig, protocol: Protocol) -> Arm:
+    """An arm; one of the selected method inherits the command line's ``method.*`` overrides."""
+    method = entry["method"]
+    node = selected if method == selected.name else _method_node(method)
+    try:
+        node = OmegaConf.merge(node, {"config": entry["config"]} if "config" in entry else {})
+    except OmegaConfBaseException as error:
+        raise UserError(explain(error)) from error
+    config = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(config, dict)
+    reset = entry.get("reset", protocol.reset)
+    check_choice(f"reset of arm '{entry['name']}'", reset, RESETS)
+    make = functools.partial(_make_drafter, config)
+    make(_TRIAL_VOCABULARY)
+    return Arm(entry["name"], method, reset, config, make)
+
+
+def compose_cfg(*overrides: str) -> DictConfig:
+    """The configuration that ``python run.py`` with these overrides would see."""
+    if GlobalHydra.instance().is_initialized():
+        return hydra.compose("config", overrides=list(overrides))
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra.compose("config", overrides=list(overrides))
+
+
+def _method_node(method: str) -> DictConfig:
+    names = method_names()
+    if method not in names:
+        raise unknown_name("method", method, names)
+    node = compose_cfg(f"method={method}").method
+    assert isinstance(node, DictConfig)
+    return node
+
+
+def method_names() -> list[str]:
+    """Every method that ``conf/method`` configures."""
+    return sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
+
+
+def _make_drafter(config: Mapping[str, Any], vocab_size: int) -> Drafter:
+    """The one place where classes are built from configuration."""
+    node = {key: value for key, value in config.items() if key != "name"}
+    try:
+        drafter: Drafter = instantiate(node, vocab_size=vocab_size, _convert_="all")
+    except InstantiationException as error:
+        # Settings are validated by the classes themselves; anything else is a bug and keeps its traceback.
+        cause = error.__cause__
+        if isinstance(cause, ValueError | TypeError):
+            raise UserError(f"method={config['name']}: {cause}") from error
+        raise
+    return drafter
+
+
+def _with_references(methods: list[Arm], protocol: Protocol) -> tuple[Arm, ...]:
+    """AR first; the null arm last, where it is asked for or is all there is to compare."""
+    wanted = protocol.null if protocol.null is not None else len(methods) != 1
+    if not methods and not wanted:
+        raise UserError("null=false leaves nothing to compare: name a method, or leave null out.")
+    node = OmegaConf.to_container(OmegaConf.load(CONF / "method" / "ar.yaml"))
+    assert isinstance(node, dict)
+    make = functools.partial(_make_drafter, node)
+    reference = Arm(REFERENCE_ARM, "ar", "stream", node, make)
+    null = (Arm(NULL_ARM, "ar", "stream", node, make),) if wanted else ()
+    return (reference, *methods, *null)
+
+
+def _label(methods: list[Arm]) -> str:
+    """The run folder's name for its arms."""
+    label = "+".join(arm.name for arm in methods) or REFERENCE_ARM
+    return label if len(label) <= 80 else f"{len(methods)}_arms"
+
+
+def explain(error: Exception) -> str:
+    """One sentence for an error of Hydra or OmegaConf, with the valid names where a name is unknown."""
+    text = str(error)
+    group = re.search(r"Could not find '([^'/]+)/([^']+)'", text)
+    if group:
+        kind, word = group.groups()
+        names = [path.stem for path in (CONF / kind).glob("*.yaml")]
+        return str(unknown_name(kind, word, names))
+    override = re.search(r"Could not override '([^']+)'", text)
+    key = re.search(r"Key '([^']+)' is not in struct", text)
+    if key and override is None:
+        override = re.search(r"full_key: (\S+)", text)
+    if override:
+        return _explain_key(override.group(1))
+    return " ".join(text.split())
+
+
+def _explain_key(full_key: str) -> str:
+    """The valid keys beside an unknown one, looked up in the default configuration."""
+    parent, _, word = full_key.rpartition(".")
+    default = compose_cfg()
+    node = OmegaConf.select(default, parent) if parent else default
+    if not isinstance(node, DictConfig):
+        return f"Unknown option '{full_key}': run `python run.py --help` for the valid ones."
+    names = [str(key) for key in node if not str(key).startswith("_")]
+    return f"Unknown option '{full_key}'. Valid: {', '.join(closest_first(word, names))}."

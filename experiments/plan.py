@@ -1,0 +1,148 @@
+"""What a run is: plain values that `compose` makes from the configuration and `runner` carries out.
+
+Every class refuses what it does not know, so a mistyped option stops the run with the valid names instead of being
+ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import NoneType
+from typing import Any, TypeVar
+
+from experiments.errors import UserError, closest_first, unknown_name
+from experiments.timing import SYNC_POLICIES, SyncPolicy
+from recap.core.interfaces import Drafter
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+REFERENCE_ARM = "ar"
+NULL_ARM = "null"
+RESETS = ("stream", "task", "request")
+HISTORIES = ("ar", "own")
+PROMPT_STYLES = ("question_only",)
+
+Settings = TypeVar("Settings")
+
+
+def settings_from(cls: type[Settings], kind: str, values: Mapping[str, Any]) -> Settings:
+    """Build a settings dataclass from configuration; raises UserError naming an unknown or missing option."""
+    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            raise unknown_name(f"option of {kind}", key, known)
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise UserError(f"The {kind} configuration is incomplete: {error}.") from error
+
+
+def check_choice(option: str, value: Any, valid: tuple[str, ...]) -> None:
+    """Raise UserError unless ``value`` is one of ``valid``."""
+    if value not in valid:
+        names = ", ".join(closest_first(str(value), valid))
+        raise UserError(f"{option}={value} is not valid. Valid: {names}.")
+
+
+def check_positive(option: str, value: Any) -> None:
+    """Raise UserError unless ``value`` is a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UserError(f"{option} must be a whole number of at least 1, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class BenchSettings:
+    """One benchmark's configuration (``conf/bench/*.yaml``).
+
+    source:           "mmspec" (upstream folder layout) or "parquet" (rows with an image column).
+    data_root:        folder that holds the data.
+    system:           system message, or None.
+    split:            split to read; ``data_files`` says where a parquet split lies below ``data_root``.
+    columns:          parquet: question, image and optionally id, category and cluster columns.
+    num_inputs:       keep the first inputs only; per_topic: the first of each category; max_turns: turns per input.
+    distinct_prompts: drop inputs whose rendered first prompt occurred before; None = for text-only models.
+    """
+
+    name: str
+    source: str
+    data_root: str | None = None
+    split: str = "test"
+    splits: list[str] = field(default_factory=lambda: ["test"])
+    system: str | None = None
+    prompt_style: str = "question_only"
+    data_files: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    num_inputs: int | None = None
+    per_topic: int | None = None
+    max_turns: int | None = None
+    distinct_prompts: bool | None = None
+    how_to_get: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("bench.split", self.split, tuple(self.splits))
+        check_choice("bench.prompt_style", self.prompt_style, PROMPT_STYLES)
+        for option in ("num_inputs", "per_topic", "max_turns"):
+            if getattr(self, option) is not None:
+                check_positive(f"bench.{option}", getattr(self, option))
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How arms are run and timed. Everything here joins the run's identity except ``study``."""
+
+    max_new_tokens: int = 200
+    timing: SyncPolicy = "generation"
+    reset: str = "stream"
+    history: str = "ar"
+    null: bool | None = None
+    order_seed: int = 0
+    repeat: int = 0
+    warmup: bool = True
+    study: str = ""
+
+    def __post_init__(self) -> None:
+        check_positive("max_new_tokens", self.max_new_tokens)
+        check_choice("timing", self.timing, SYNC_POLICIES)
+        check_choice("reset", self.reset, RESETS)
+        check_choice("history", self.history, HISTORIES)
+        if not isinstance(self.null, bool | NoneType):
+            raise UserError(f"null must be true, false or null, got {self.null!r}.")
+        if not isinstance(self.warmup, bool):
+            raise UserError(f"warmup must be true or false, got {self.warmup!r}.")
+        for option in ("repeat", "order_seed"):
+            value = getattr(self, option)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise UserError(f"{option} must be a whole number of at least 0, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One method inside a run, with a drafter and memory of its own.
+
+    config: the method's configuration as it was composed, for the record.
+    make:   builds the drafter for a vocabulary size.
+    """
+
+    name: str
+    method: str
+    reset: str
+    config: Mapping[str, Any]
+    make: Callable[[int], Drafter]
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A whole run. ``arms`` begins with the AR reference; ``model`` are the target's settings by name."""
+
+    model: Mapping[str, Any]
+    bench: BenchSettings
+    arms: tuple[Arm, ...]
+    protocol: Protocol
+    results_root: Path
+    label: str
+    resolved: Mapping[str, Any]
+
+    def arm(self, name: str) -> Arm:
+        """The arm of that name."""
+        return next(arm for arm in self.arms if arm.name == name)

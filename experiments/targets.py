@@ -1,0 +1,42 @@
+"""The run's target: loaded from the model settings, with what a manifest says about it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from experiments.errors import UserError, unknown_name
+from recap.targets.load import LoadedModel, load
+
+_OPTIONS = tuple(inspect.signature(load).parameters)
+
+
+def load_target(settings: Mapping[str, Any]) -> LoadedModel:
+    """Load the model that ``conf/model`` and the command line describe.
+
+    Raises UserError when it is not there, or when an option does not exist.
+    """
+    options = {key: value for key, value in settings.items() if key != "name"}
+    for key in options:
+        if key not in _OPTIONS:
+            raise unknown_name("option of model", key, _OPTIONS)
+    try:
+        return load(**options)
+    except ValueError as error:
+        raise UserError(f"model={settings['name']}: {error}") from error
+
+
+def weights_fingerprint(model: nn.Module) -> str:
+    """sha256 over every tensor's name, shape and 64 of its values, evenly spaced: tells checkpoints apart."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        flat = tensor.detach().reshape(-1)
+        places = torch.arange(64) * (len(flat) - 1) // 63
+        values = flat[places.to(flat.device)].double().cpu().numpy()
+        digest.update(f"{name}{tuple(tensor.shape)}".encode() + values.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,181 @@
+"""Train the tiny models on generated pictures and write their checkpoint folders.
+
+A curriculum is what makes this work: trained on long answers from scratch, a small decoder learns
+the wording and never looks at the picture. So it starts on short answers in which every word needs
+the picture, while linear probes teach the vision tower (see `probes`); then long answers and
+conversations come in, with more weight on the words that need the picture.
+
+Deterministic for one machine type: samples, order and weights follow from fixed seeds, one thread
+per model. Example: `python -m experiments.tiny.train --model both`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from experiments.tiny.batches import IGNORED, Encoded, Encoder
+from experiments.tiny.models import CHECKPOINTS, MODELS, WIDTH, build, save
+from experiments.tiny.probes import Probe, labels
+from experiments.tiny.samples import SHORT_TASK, TASKS, TRAIN_SEEDS, Sample, make_sample
+
+STEPS = 4000
+BATCH = 16
+BUCKET = 8  # batches drawn together and sorted by length, so that little padding is computed
+PEAK_RATE = 1.5e-3
+MARKED_WEIGHT = 3.0
+SYSTEM_SHARE = 0.3
+PROBED_SHARE = 0.4  # of the steps, from the start, in which the probes take part
+REPORT_EVERY = 100
+SAVE_EVERY = 500
+# (share of the steps, share of short samples at its start and at its end)
+CURRICULUM = ((0.25, 1.0, 1.0), (0.15, 0.9, 0.3), (0.60, 0.2, 0.1))
+
+Row = tuple[Encoded, list[int]]  # a conversation and the probes' labels of its picture
+
+
+def short_share(progress: float) -> float:
+    """Share of short samples at `progress` in [0, 1] of the training."""
+    start = 0.0
+    for share, first, last in CURRICULUM:
+        if progress < start + share:
+            return first + (last - first) * (progress - start) / share
+        start += share
+    return CURRICULUM[-1][2]
+
+
+def learning_rate(progress: float) -> float:
+    """Warm-up over the first 2 %, then a cosine down to a fiftieth of the peak."""
+    if progress < 0.02:
+        return PEAK_RATE * max(progress, 1e-4) / 0.02
+    cosine = 0.5 * (1 + math.cos(math.pi * (progress - 0.02) / 0.98))
+    return PEAK_RATE * (0.02 + 0.98 * cosine)
+
+
+def batches(encoder: Encoder, steps: int, seed: int) -> Iterator[list[Row]]:
+    """`steps` batches of `BATCH` conversations, following the curriculum."""
+    rng = random.Random(seed)
+    number = TRAIN_SEEDS
+    for first in range(0, steps, BUCKET):
+        rows: list[Row] = []
+        for _ in range(BUCKET * BATCH):
+            sample = _draw_sample(rng, first / steps, number)
+            encoded = encoder.encode(sample, rng.random() < SYSTEM_SHARE)
+            rows.append((encoded, labels(sample.facts)))
+            number += 1
+        rows.sort(key=lambda row: len(row[0].ids))
+        groups = [rows[i : i + BATCH] for i in range(0, len(rows), BATCH)]
+        rng.shuffle(groups)
+        yield from groups[: steps - first]
+
+
+def _draw_sample(rng: random.Random, progress: float, number: int) -> Sample:
+    short = rng.random() < short_share(progress)
+    return make_sample(SHORT_TASK if short else rng.choice(TASKS), number)
+
+
+def loss_of(
+    model: Any, inputs: dict[str, Any], targets: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, float]:
+    """Weighted cross entropy and the share of marked tokens chosen rightly.
+
+    `targets` and `weights` are [b, t]; only positions with a target go through the output layer.
+    """
+    hidden = model.model(**inputs, use_cache=False).last_hidden_state  # [b, t, d]
+    wanted = targets != IGNORED
+    logits = model.lm_head(hidden[wanted]).float()  # [positions, vocabulary]
+    target, weight = targets[wanted], weights[wanted]
+    loss = (F.cross_entropy(logits, target, reduction="none") * weight).sum() / weight.sum()
+    marked = weight > 1
+    right = (logits[marked].argmax(-1) == target[marked]).float().mean().item()
+    return loss, right
+
+
+class Trainer:
+    """One model with its optimiser and its probes."""
+
+    def __init__(self, name: str, steps: int, seed: int) -> None:
+        """Build the model `name` from `seed`, to be trained for `steps` batches."""
+        self.name, self.steps = name, steps
+        self.model, self.processor = build(name, seed)
+        self.encoder = Encoder(self.processor, MARKED_WEIGHT)
+        image_tokens = 16  # what the projector gives for one 112 x 112 picture in both families
+        self.probe = Probe(self.model, image_tokens, WIDTH)
+        self.parameters = [*self.model.parameters(), *self.probe.parameters()]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01
+        )
+
+    def step(self, number: int, rows: Sequence[Row]) -> tuple[float, float, float]:
+        """One update; loss, share of marked tokens right and of probed facts right (0 later on)."""
+        progress = number / self.steps
+        self.optimizer.param_groups[0]["lr"] = learning_rate(progress)
+        inputs, targets, weights = self.encoder.collate([encoded for encoded, _ in rows])
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss, right = loss_of(self.model, inputs, targets, weights)
+        total, seen = loss, 0.0
+        if progress < PROBED_SHARE:
+            probed, seen = self.probe.loss(torch.tensor([wanted for _, wanted in rows]))
+            total = loss + probed
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        return loss.item(), right, seen
+
+
+def train(name: str, steps: int = STEPS, root: Path = CHECKPOINTS, seed: int = 0) -> None:
+    """Train one model for `steps` batches and write its checkpoint to `root/name`."""
+    torch.set_num_threads(1)
+    trainer = Trainer(name, steps, seed)
+    started, recent = time.time(), []
+    for number, rows in enumerate(batches(trainer.encoder, steps, seed)):
+        recent.append(trainer.step(number, rows))
+        if (number + 1) % REPORT_EVERY == 0:
+            loss, right, seen = (sum(column) / len(recent) for column in zip(*recent, strict=True))
+            print(
+                f"{name} {number + 1}/{steps}: loss {loss:.4f}, marked {right:.3f}, probed "
+                f"{seen:.3f}, {(time.time() - started) / 60:.1f} min",
+                flush=True,
+            )
+            recent = []
+        if (number + 1) % SAVE_EVERY == 0 or number + 1 == steps:
+            save(name, trainer.model, trainer.processor, root / name)
+
+
+def train_both(steps: int, root: Path) -> int:
+    """Train the models side by side, one single-threaded process each; the worse exit status."""
+    command = [sys.executable, "-m", "experiments.tiny.train", "--steps", str(steps)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    running = [
+        subprocess.Popen([*command, "--root", str(root), "--model", name], env=environment)
+        for name in MODELS
+    ]
+    return max(process.wait() for process in running)
+
+
+def main() -> None:
+    """Train what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=[*MODELS, "both"], default="both")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--root", type=Path, default=CHECKPOINTS, help="folder of the checkpoints")
+    args = parser.parse_args()
+    if args.model == "both":
+        sys.exit(train_both(args.steps, args.root))
+    train(args.model, args.steps, args.root)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Measure a drafting method against autoregressive decoding.
+
+    python run.py method=recap model=tiny_qwen25vl bench=tiny_chartqa
+
+Running the same command again resumes it. The last line printed is the path of the run's summary.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Hydra then raises its errors as they are, and `main` words them for the user.
+os.environ["HYDRA_FULL_ERROR"] = "1"
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments import compose
+from experiments.errors import UserError
+
+
+failures: list[UserError] = []
+
+
+@hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
+def run(cfg: DictConfig) -> None:
+    """Carry out one run and print its summary; in a sweep one run's failure does not stop the others."""
+    try:
+        plan = compose.plan_from_cfg(cfg)
+        from experiments.runner import (
+            run_plan,
+        )  # loads torch: only for a configuration that is good
+
+        run_plan(plan)
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        failures.append(error)
+
+
+def main() -> int:
+    """Run; errors of the user's own are one sentence and exit status 2."""
+    try:
+        run()
+    except (HydraException, OmegaConfBaseException) as error:
+        print(f"Error: {compose.explain(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Interrupted: run the same command again to resume.", file=sys.stderr)
+        return 130
+    return 2 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

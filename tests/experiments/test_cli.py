@@ -1,0 +1,50 @@
+"""What a careless user meets at the door, through the real command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import run
+
+
+CASES = [
+    (["method=recpa"], "Unknown method 'recpa'. Valid: recap,"),
+    (["model=tiny_qwen"], "Unknown model 'tiny_qwen'. Valid: tiny_qwen25vl,"),
+    (["bench=mmspek"], "Unknown bench 'mmspek'. Valid: mmspec,"),
+    (["arms=[recpa]"], "Unknown method 'recpa'. Valid: recap,"),
+    (["arms=recap"], "arms must be a list such as arms=[recap]"),
+    (["arms=[{nam: x}]"], "Unknown arm option 'nam'. Valid: name,"),
+    (["arms=[recap,recap]"], "Two arms are named 'recap'"),
+    (["max_new_token=3"], "Unknown option 'max_new_token'. Valid: max_new_tokens,"),
+    (["+foo=1"], "Unknown option 'foo'"),
+    (["method.config.fusoin=backoff"], "Unknown option 'method.config.fusoin'. Valid: fusion,"),
+    (["method.config.fusion=back_off"], "backoff"),
+    (["max_new_tokens=0"], "max_new_tokens must be a whole number of at least 1, got 0."),
+    (["timing=forward"], "timing=forward is not valid. Valid: target_forward"),
+    (["bench=mmspec"], "set bench.data_root=FOLDER"),
+    (["bench=mmspec", "bench.data_root=nowhere"], "bench.data_root=nowhere does not exist"),
+    (["bench=mmspec", "bench.split=train"], "bench.split=train is not valid. Valid: "),
+    (["model.path=nowhere"], "Set model.path=... to a local copy"),
+    (["dtype=float33"], "unknown dtype 'float33'"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "message"), CASES, ids=lambda case: str(case)[:40])
+def test_mistakes_are_answered_in_one_sentence(
+    overrides: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run.py", *overrides])
+    monkeypatch.setattr(run, "failures", [])
+    assert run.main() == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not list(tmp_path.iterdir()), "a refused run leaves nothing behind"
