@@ -21,13 +21,14 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments import compose
 from experiments.errors import UserError
 
-
 failures: list[UserError] = []
 
 
 @hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
 def run(cfg: DictConfig) -> None:
-    """Carry out one run and print its summary; in a sweep one run's failure does not stop the others."""
+    """Carry out one run and print its summary; in a sweep one run's failure does not stop the
+    others.
+    """
     try:
         plan = compose.plan_from_cfg(cfg)
         from experiments.runner import (

@@ -1,7 +1,7 @@
 """Every metric, named once (paper, section 4.1, Equations 9-11). Records in, numbers out; no torch.
 
-Terms: an output's first token comes from prefill, so decoding produces ``outputs - 1`` tokens in ``steps``
-target forwards. A pair is one unit on which both the AR arm and the method arm are "ok".
+Terms: an output's first token comes from prefill, so decoding produces ``outputs - 1`` tokens in
+``steps`` target forwards. A pair is one unit on which both the AR arm and the method arm are "ok".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its 95 % percentile-bootstrap interval over clusters; nan where there is no unit."""
+    """A mean with its 95 % bootstrap interval over clusters; nan where there is no unit."""
 
     mean: float
     low: float
@@ -62,7 +62,7 @@ def speedup_ratio(pair: Pair) -> float:
 
 
 def decode_ratio(pair: Pair) -> float | None:
-    """The same over decode time alone, counting output tokens minus one; None when there was nothing to decode."""
+    """The same over decode time, counting output tokens minus one; None with nothing to decode."""
     counts = [len(r.output_ids) - 1 for r in (pair.method, pair.reference)]
     if min(counts) < 1:
         return None
@@ -73,8 +73,8 @@ def decode_ratio(pair: Pair) -> float | None:
 def mean_accepted(record: RunRecord, max_new_tokens: int | None = None) -> float | None:
     """Mean accepted candidates per step; None for a unit without a step.
 
-    With ``max_new_tokens`` each step is capped at the remaining budget minus one, the most candidates a step could
-    have added to the output (Equation 10 with the paper's cap).
+    With ``max_new_tokens`` each step is capped at the remaining budget minus one, the most
+    candidates a step could have added to the output (Equation 10 with the paper's cap).
     """
     if not record.num_accepted:
         return None
@@ -122,7 +122,7 @@ def num_equal(paired: Sequence[Pair]) -> int:
 
 
 def interval(values: Sequence[float], clusters: Sequence[str]) -> Interval:
-    """Mean of ``values`` with a 95 % percentile bootstrap over clusters (numpy ``default_rng(42)``).
+    """Mean of ``values`` with a 95 % percentile bootstrap over clusters, ``default_rng(42)``.
 
     A resample draws as many clusters as there are, with replacement, and averages all their values.
     """
@@ -147,8 +147,8 @@ def pair_interval(paired: Sequence[Pair], ratio: Callable[[Pair], float | None])
 def tau(records: Sequence[RunRecord], max_new_tokens: int | None) -> Interval:
     """Acceptance length: 1 + mean over units of the mean accepted per step.
 
-    ``max_new_tokens`` caps the steps (`mean_accepted`); None gives ``tau_verified``. Units without a step are
-    left out.
+    ``max_new_tokens`` caps the steps (`mean_accepted`); None gives ``tau_verified``. Units without
+    a step are left out.
     """
     rows = [(mean_accepted(r, max_new_tokens), r.cluster_id) for r in records if r.status == "ok"]
     kept = [(1.0 + value, cluster) for value, cluster in rows if value is not None]

@@ -119,10 +119,10 @@ def _nothing() -> None:
 def divergence(
     target: HFTarget, request: Request, reference: list[int], output: list[int]
 ) -> dict[str, Any] | None:
-    """Where ``output`` first differs from AR's tokens, and how close AR's decision was there; None when equal.
+    """Where ``output`` first differs from AR's tokens, and how close AR was there; None if equal.
 
-    The margin is the difference of AR's two largest logits, from decoding AR's own tokens again, untimed. It is
-    None at index 0, which both arms take from the same prefill.
+    The margin is the difference of AR's two largest logits, from decoding AR's own tokens again,
+    untimed. It is None at index 0, which both arms take from the same prefill.
     """
     if output == reference:
         return None

@@ -58,7 +58,7 @@ def _untrained(name: str) -> HFTarget:
     from recap.targets.qwen25vl import Qwen25VL
 
     model, processor = build(name)
-    adapter = {"tiny_qwen25vl": Qwen25VL, "tiny_llava": LlavaNext}[name]
+    adapter: Any = {"tiny_qwen25vl": Qwen25VL, "tiny_llava": LlavaNext}[name]
     return HFTarget(adapter(model, processor))
 
 
@@ -73,7 +73,7 @@ def make_request(target: HFTarget) -> Request:
 
 
 def ours(target: HFTarget, request: Request, tokens: int) -> tuple[float, float, list[int]]:
-    """Seconds of a whole generation, seconds of its decoding, and its tokens. Stop ids are ignored."""
+    """Seconds of a generation, seconds of its decoding, and its tokens; stop ids are ignored."""
     session = target.open(request, Needs(), tokens)
     session.stop_ids = frozenset()
     clock = WallClock("generation", _synchronizer(target))
@@ -107,7 +107,7 @@ def generate_inputs(target: HFTarget, request: Request) -> dict[str, Any]:
     ids = inputs["input_ids"]
     inputs["attention_mask"] = torch.ones_like(ids)
     if "image_grid_thw" in inputs:
-        inputs["mm_token_type_ids"] = (ids == target.family.image_token_id).int()
+        inputs["mm_token_type_ids"] = torch.isin(ids, torch.tensor(list(target.blocked_ids))).int()
     return {name: value.to(target.device) for name, value in inputs.items()}
 
 
@@ -147,7 +147,8 @@ def verify_times(target: HFTarget, request: Request, repeats: int) -> None:
         depths = [0] * rows
         for i in range(1, rows):
             depths[i] = depths[parents[i]] + 1
-        tree = TokenTree(rng.integers(0, 256, rows), parents, depths)
+        tokens = rng.integers(0, 256, rows, dtype=np.int32)
+        tree = TokenTree(tokens, np.array(parents, np.int32), np.array(depths, np.int32))
         seconds = []
         for _ in range(repeats + 1):
             start = time.perf_counter()

@@ -1,7 +1,8 @@
 """Does the harness see what is there, and nothing else? ``make bench-null``.
 
-Runs AR against AR on 200 generated inputs: the interval of S should hold 1. Then the same with 2 % of every step
-slept away in one arm: the interval should not hold 1. Printed, never asserted: machines are noisy.
+Runs AR against AR on 200 generated inputs: the interval of S should hold 1. Then the same with 2 %
+of every step slept away in one arm: the interval should not hold 1. Printed, never asserted:
+machines are noisy.
 """
 
 from __future__ import annotations

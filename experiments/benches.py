@@ -1,7 +1,7 @@
 """Benchmarks as lists of inputs: a picture, the user's turns, and where they come from.
 
-An input's picture stays encoded until its unit runs, so that one unreadable picture costs one unit and not the
-run. Knows nothing about models.
+An input's picture stays encoded until its unit runs, so that one unreadable picture costs one unit
+and not the run. Knows nothing about models.
 """
 
 from __future__ import annotations
@@ -90,12 +90,14 @@ def inputs_digest(inputs: list[BenchInput]) -> str:
 def _data_root(settings: BenchSettings) -> Path:
     if settings.data_root is None:
         raise UserError(
-            f"Benchmark {settings.name} needs its data: set bench.data_root=FOLDER. {settings.how_to_get}"
+            f"Benchmark {settings.name} needs its data: set bench.data_root=FOLDER. "
+            f"{settings.how_to_get}"
         )
     root = Path(settings.data_root).expanduser()
     if not root.is_dir():
         raise UserError(
-            f"bench.data_root={settings.data_root} does not exist or is not a folder. {settings.how_to_get}"
+            f"bench.data_root={settings.data_root} does not exist or is not a folder. "
+            f"{settings.how_to_get}"
         )
     return root
 
@@ -154,7 +156,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def _parquet_inputs(root: Path, settings: BenchSettings) -> Iterator[BenchInput]:
-    """Rows of ``<root>/<data_files>``, pictures as {"bytes", "path"} cells, without decoding them."""
+    """Rows of ``<root>/<data_files>``; pictures are {"bytes", "path"} cells, not decoded."""
     import datasets  # heavy, and only these benchmarks need it
 
     pattern = settings.data_files or "data/*.parquet"
@@ -180,7 +182,8 @@ def _check_columns(found: Any, expected: tuple[str, ...], where: str) -> None:
     missing = [name for name in expected if name not in found]
     if missing:
         raise UserError(
-            f"{where}: expected the columns {', '.join(expected)}; found {', '.join(sorted(found))}; "
+            f"{where}: expected the columns {', '.join(expected)}; "
+            f"found {', '.join(sorted(found))}; "
             f"missing {', '.join(missing)} (closest: {closest_first(missing[0], found)[0]})."
         )
 

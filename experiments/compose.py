@@ -1,4 +1,4 @@
-"""From the composed configuration to a `RunPlan`. Besides `run.py` the only file that knows Hydra."""
+"""From the composed configuration to a `RunPlan`. Only `run.py` knows Hydra besides."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ _TOP_LEVEL = (
     "device",
     "results_root",
 )
-# Any vocabulary: a drafter is built once at composition, so that bad settings are refused before a model is loaded.
+# Any vocabulary: a drafter is built once at composition, so that bad settings are refused before a
+# model is loaded.
 _TRIAL_VOCABULARY = 1024
 
 # Paths of what ships with the repository, whatever folder the command is run from.
@@ -61,8 +62,7 @@ OmegaConf.register_new_resolver("repository", lambda path: str(REPOSITORY / path
 
 def plan_from_cfg(cfg: DictConfig) -> RunPlan:
     """The plan of one run. Raises UserError for values that cannot work."""
-    resolved = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(resolved, dict)
+    resolved = _plain(cfg)
     for key in resolved:
         if key not in _TOP_LEVEL:
             raise unknown_name("option", str(key), _TOP_LEVEL)
@@ -78,6 +78,13 @@ def plan_from_cfg(cfg: DictConfig) -> RunPlan:
         label=_label(methods),
         resolved=resolved,
     )
+
+
+def _plain(node: Any) -> dict[str, Any]:
+    """A configuration node as plain dicts and lists, interpolations resolved."""
+    container = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
 
 
 def _model(resolved: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,11 +130,10 @@ def _arm(entry: Mapping[str, Any], selected: DictConfig, protocol: Protocol) -> 
     method = entry["method"]
     node = selected if method == selected.name else _method_node(method)
     try:
-        node = OmegaConf.merge(node, {"config": entry["config"]} if "config" in entry else {})
+        merged = OmegaConf.merge(node, {"config": entry["config"]} if "config" in entry else {})
     except OmegaConfBaseException as error:
         raise UserError(explain(error)) from error
-    config = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(config, dict)
+    config = _plain(merged)
     reset = entry.get("reset", protocol.reset)
     check_choice(f"reset of arm '{entry['name']}'", reset, RESETS)
     make = functools.partial(_make_drafter, config)
@@ -163,7 +169,8 @@ def _make_drafter(config: Mapping[str, Any], vocab_size: int) -> Drafter:
     try:
         drafter: Drafter = instantiate(node, vocab_size=vocab_size, _convert_="all")
     except InstantiationException as error:
-        # Settings are validated by the classes themselves; anything else is a bug and keeps its traceback.
+        # Settings are validated by the classes themselves; anything else is a bug and keeps its
+        # traceback.
         cause = error.__cause__
         if isinstance(cause, ValueError | TypeError):
             raise UserError(f"method={config['name']}: {cause}") from error
@@ -176,8 +183,7 @@ def _with_references(methods: list[Arm], protocol: Protocol) -> tuple[Arm, ...]:
     wanted = protocol.null if protocol.null is not None else len(methods) != 1
     if not methods and not wanted:
         raise UserError("null=false leaves nothing to compare: name a method, or leave null out.")
-    node = OmegaConf.to_container(OmegaConf.load(CONF / "method" / "ar.yaml"))
-    assert isinstance(node, dict)
+    node = _plain(_method_node("ar"))
     make = functools.partial(_make_drafter, node)
     reference = Arm(REFERENCE_ARM, "ar", "stream", node, make)
     null = (Arm(NULL_ARM, "ar", "stream", node, make),) if wanted else ()
@@ -191,7 +197,7 @@ def _label(methods: list[Arm]) -> str:
 
 
 def explain(error: Exception) -> str:
-    """One sentence for an error of Hydra or OmegaConf, with the valid names where a name is unknown."""
+    """One sentence for an error of Hydra or OmegaConf, with the valid names for an unknown one."""
     text = str(error)
     group = re.search(r"Could not find '([^'/]+)/([^']+)'", text)
     if group:

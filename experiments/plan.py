@@ -1,7 +1,7 @@
 """What a run is: plain values that `compose` makes from the configuration and `runner` carries out.
 
-Every class refuses what it does not know, so a mistyped option stops the run with the valid names instead of being
-ignored.
+Every class refuses what it does not know, so a mistyped option stops the run with the valid names
+instead of being ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Settings = TypeVar("Settings")
 
 
 def settings_from(cls: type[Settings], kind: str, values: Mapping[str, Any]) -> Settings:
-    """Build a settings dataclass from configuration; raises UserError naming an unknown or missing option."""
+    """Build a settings dataclass; raises UserError naming an unknown or missing option."""
     known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     for key in values:
         if key not in known:
@@ -58,10 +58,13 @@ class BenchSettings:
     source:           "mmspec" (upstream folder layout) or "parquet" (rows with an image column).
     data_root:        folder that holds the data.
     system:           system message, or None.
-    split:            split to read; ``data_files`` says where a parquet split lies below ``data_root``.
+    split:            split to read; ``data_files`` says where a parquet split lies below
+                      ``data_root``.
     columns:          parquet: question, image and optionally id, category and cluster columns.
-    num_inputs:       keep the first inputs only; per_topic: the first of each category; max_turns: turns per input.
-    distinct_prompts: drop inputs whose rendered first prompt occurred before; None = for text-only models.
+    num_inputs:       keep the first inputs only; per_topic: the first of each category; max_turns:
+                      turns per input.
+    distinct_prompts: drop inputs whose rendered first prompt occurred before; None = for text-only
+                      models.
     """
 
     name: str
@@ -133,7 +136,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A whole run. ``arms`` begins with the AR reference; ``model`` are the target's settings by name."""
+    """A whole run. ``arms`` begins with the AR reference; ``model`` are the target's settings."""
 
     model: Mapping[str, Any]
     bench: BenchSettings

@@ -13,8 +13,8 @@ def turn_messages(
 ) -> list[Message]:
     """Messages that end with the user's turn ``len(answers)``.
 
-    The picture stands before the text of the first user turn; later turns are text alone, with the earlier
-    answers between them. ``turns`` has at least one entry more than ``answers``.
+    The picture stands before the text of the first user turn; later turns are text alone, with the
+    earlier answers between them. ``turns`` has at least one entry more than ``answers``.
     """
     messages: list[Message] = []
     if system is not None:

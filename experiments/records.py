@@ -1,6 +1,7 @@
 """What a run leaves behind: one JSON line per unit and arm. Standard library only.
 
-Speedup, acceptance length and matches are never stored: `analysis.metrics` derives them from these records.
+Speedup, acceptance length and matches are never stored: `analysis.metrics` derives them from these
+records.
 """
 
 from __future__ import annotations
@@ -24,22 +25,30 @@ class RunRecord:
     study, model, bench:  names of the configuration; ``study`` is empty outside a study.
     unit_id, turn:        the input's id with its turn, and the turn's index from 0.
     category:             the benchmark's own grouping (the topic for MMSpec).
-    cluster_id:           image digest; digest of the first rendered prompt where images are dropped.
+    cluster_id:           image digest; digest of the first rendered prompt where images are
+                          dropped.
     prompt_sha256:        digest of the rendered prompt.
     arm, method:          the arm's name and the method behind it.
-    repeat, session:      ``repeat=k`` of the run; start of the process that wrote the line (UTC, ISO 8601).
+    repeat, session:      ``repeat=k`` of the run; start of the process that wrote the line (UTC,
+                          ISO 8601).
     order_index:          position of the arm within the unit, from 0.
-    num_prompt_tokens, num_image_tokens: counts of the encoded prompt; image tokens are part of the prompt.
+    num_prompt_tokens, num_image_tokens: counts of the encoded prompt; image tokens are part of the
+    prompt.
     output_ids:           generated token ids.
     finish_reason:        "stop" or "length"; empty unless ``status`` is "ok".
     num_accepted:         per step, accepted candidates as verified.
     num_candidates:       per step, packed nodes besides the root.
-    prefill_ns, decode_ns, step_ns, phase_ns: integer nanoseconds, see `recap.core.interfaces.Generation`.
+    prefill_ns, decode_ns, step_ns, phase_ns: integer nanoseconds, see
+    `recap.core.interfaces.Generation`.
     sync_policy:          "generation" or "target_forward".
-    state_lifetime:       what of the arm's memory outlives a request: "persistent", "task" or "request".
-    telemetry:            load average, involuntary context switches, accelerator clocks where present.
-    status, error:        "ok", "skipped" (does not fit the context, or no history) or "error", and why.
-    divergence:           index of the first token that differs from AR's and AR's top-2 logit margin there.
+    state_lifetime:       what of the arm's memory outlives a request: "persistent", "task" or
+                          "request".
+    telemetry:            load average, involuntary context switches, accelerator clocks where
+                          present.
+    status, error:        "ok", "skipped" (does not fit the context, or no history) or "error", and
+                          why.
+    divergence:           index of the first token that differs from AR's and AR's top-2 logit
+                          margin there.
     trace:                what the drafter traced, where a study asks for it.
     """
 
@@ -106,7 +115,9 @@ def append_records(path: Path, records: Sequence[RunRecord]) -> None:
 
 
 def read_records(path: Path) -> list[RunRecord]:
-    """All records up to the first line that is not a whole one (a process killed while writing leaves such)."""
+    """All records up to the first line that is not a whole one (a process killed while writing
+    leaves such).
+    """
     records: list[RunRecord] = []
     if not path.exists():
         return records
@@ -127,7 +138,9 @@ def write_records(path: Path, records: Iterable[RunRecord]) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a killed process, sees the old content or the new, never a part."""
+    """Write a file so that a reader, or a killed process, sees the old content or the new, never a
+    part.
+    """
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
         file.write(content)

@@ -1,4 +1,6 @@
-"""What a run says of itself: running figures while it works, a table and ``summary.json`` at its end."""
+"""What a run says of itself: running figures while it works, a table and ``summary.json`` at its
+end.
+"""
 
 from __future__ import annotations
 

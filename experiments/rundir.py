@@ -1,9 +1,11 @@
-"""One run's folder: configuration, manifest, records, snapshot; opening it again resumes the run."""
+"""One run's folder: configuration, manifest, records, snapshot; opening it again resumes the
+run.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +28,8 @@ from experiments.snapshot import StreamStates, load_snapshot, save_snapshot
 class Resumed:
     """What an earlier process left: whole units, and the arms' stream states after them.
 
-    ``states`` is None where the snapshot does not belong to exactly these units; the runner then rebuilds the states
-    by running the units again.
+    ``states`` is None where the snapshot does not belong to exactly these units; the runner then
+    rebuilds the states by running the units again.
     """
 
     records: list[RunRecord]
@@ -86,7 +88,9 @@ class RunDirectory:
     def append_unit(
         self, records: Sequence[RunRecord], num_units: int, states: StreamStates
     ) -> None:
-        """Put one finished unit on disk: its records first, then the snapshot that makes them count."""
+        """Put one finished unit on disk: its records first, then the snapshot that makes them
+        count.
+        """
         append_records(self.records_path, records)
         save_snapshot(self.snapshot_path, num_units, states)
 
@@ -107,16 +111,11 @@ def _complete_units(
 def _lock(path: Path) -> TextIO:
     file = path.open("w")
     try:
-        import fcntl
-
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # not a POSIX system: no lock, as with any other writer there
-        print(
-            "Note: this system has no file locks; do not start the same run twice.", file=sys.stderr
-        )
     except OSError as error:
         raise UserError(
-            f"Another process is working on {path.parent}. Wait for it, or use repeat=1 for a second run."
+            f"Another process is working on {path.parent}. Wait for it, or use repeat=1 for a "
+            "second run."
         ) from error
     return file
 

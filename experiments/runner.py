@@ -1,7 +1,9 @@
-"""Carry out a plan: interleave the arms unit by unit, record everything, resume what was interrupted.
+"""Carry out a plan: interleave the arms unit by unit, record everything, resume what was
+interrupted.
 
-Arms run back to back on the same unit and the same prompt; between them nothing is written. Memories belong to
-arms and live as long as the arm's scope says. Re-running a plan picks up after its last complete unit.
+Arms run back to back on the same unit and the same prompt; between them nothing is written.
+Memories belong to arms and live as long as the arm's scope says. Re-running a plan picks up after
+its last complete unit.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ BAD_UNIT_LIMIT = 0.05
 def run_plan(plan: RunPlan) -> dict[str, Any]:
     """Run or resume ``plan``, print its summary, return it.
 
-    Raises UserError for what the user can mend, and after the summary when more than 5 % of the units are bad.
+    Raises UserError for what the user can mend, and after the summary when more than 5 % of the
+    units are bad.
     """
     inputs = benches.load_inputs(plan.bench)
     loaded = load_target(plan.model)
@@ -104,8 +107,8 @@ def _refuse_many_bad(summary: dict[str, Any]) -> None:
     bad, units = summary["errors"], summary["units"]
     if bad > BAD_UNIT_LIMIT * units:
         raise UserError(
-            f"{bad} of {units} units are bad, more than {BAD_UNIT_LIMIT:.0%}: see the 'error' field in "
-            "records.jsonl. The figures above leave them out."
+            f"{bad} of {units} units are bad, more than {BAD_UNIT_LIMIT:.0%}: see the 'error' "
+            "field in records.jsonl. The figures above leave them out."
         )
 
 
@@ -211,8 +214,8 @@ class Runner:
         if not names:
             return
         print(
-            f"No snapshot matches these {resumed.num_units} units: the memory of {', '.join(names)} is rebuilt by "
-            "running them again. Their records are kept.",
+            f"No snapshot matches these {resumed.num_units} units: the memory of "
+            f"{', '.join(names)} is rebuilt by running them again. Their records are kept.",
             file=sys.stderr,
         )
         finished = {(r.unit_id, r.arm) for r in resumed.records if r.status == "ok"}
@@ -253,7 +256,9 @@ class Runner:
     def _requests(
         self, unit: Unit, names: Sequence[str]
     ) -> tuple[dict[str, Request], tuple[str, str] | None]:
-        """Each arm's encoded prompt (one for all, unless arms see their own answers), or why there is none."""
+        """Each arm's encoded prompt (one for all, unless arms see their own answers), or why there
+        is none.
+        """
         if any(len(self._history(unit, name)) < unit.turn for name in names):
             return {}, ("skipped", "an earlier turn of this input has no answer to continue from")
         try:
@@ -313,7 +318,9 @@ class Runner:
         }
 
     def _cluster(self, item: BenchInput) -> str:
-        """What makes two units dependent: the same picture, or the same first prompt where pictures are dropped."""
+        """What makes two units dependent: the same picture, or the same first prompt where pictures
+        are dropped.
+        """
         if item.input_id not in self._clusters:
             self._clusters[item.input_id] = (
                 first_prompt_digest(self._target, self._plan.bench, item)

@@ -8,11 +8,12 @@ import numpy as np
 
 
 def arm_order(unit_index: int, arms: Sequence[str], seed: int) -> list[str]:
-    """The arms of one unit in their order: a seeded permutation, balanced over blocks of ``len(arms)`` units.
+    """The arms of one unit in their order: a seeded permutation, balanced over blocks of
+    ``len(arms)`` units.
 
-    Within a block every arm stands at every position once (the rotations of one random permutation, themselves
-    in random order). Rotating by the unit's index instead would tie the order to the turn number wherever
-    inputs have as many turns as there are arms.
+    Within a block every arm stands at every position once (the rotations of one random permutation,
+    themselves in random order). Rotating by the unit's index instead would tie the order to the
+    turn number wherever inputs have as many turns as there are arms.
 
     >>> orders = [arm_order(i, ["ar", "recap"], seed=0) for i in range(2)]
     >>> sorted(order[0] for order in orders)

@@ -1,7 +1,7 @@
 """The state that makes a killed run resumable: ``stream.npz``.
 
-Written after the last arm of every unit, untimed, by temporary file and rename. It carries the number of complete
-units, so whatever the records hold beyond them is cut off and run again.
+Written after the last arm of every unit, untimed, by temporary file and rename. It carries the
+number of complete units, so whatever the records hold beyond them is cut off and run again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def save_snapshot(
         f"{arm}/{name}": array for arm, state in states.items() for name, array in state.items()
     }
     buffer = io.BytesIO()
-    np.savez(buffer, **{_COUNT: np.array(num_complete_units)}, **arrays)
+    arrays[_COUNT] = np.array(num_complete_units)
+    np.savez(buffer, allow_pickle=False, **arrays)
     write_atomically(path, buffer.getvalue())
 
 

@@ -1,7 +1,7 @@
 """The clock of every arm, and what is held still while it runs.
 
-Timed: vision tower, prefill, decoding and drafting. Not timed: loading, chat template, processor, copies of the
-prompt's inputs to the device, text decoding, writing.
+Timed: vision tower, prefill, decoding and drafting. Not timed: loading, chat template, processor,
+copies of the prompt's inputs to the device, text decoding, writing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import gc
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, get_args, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +22,9 @@ SYNC_POLICIES: tuple[str, ...] = get_args(SyncPolicy)
 class WallClock:
     """Monotonic nanoseconds, exclusive named phases, and the run's synchronisation policy.
 
-    "generation" synchronises the device at generation boundaries only; "target_forward" also around every target
-    forward (the paper's setting for its main runs), which takes away the overlap of host and device work.
-    ``synchronize`` is a no-op on a CPU.
+    "generation" synchronises the device at generation boundaries only; "target_forward" also around
+    every target forward (the paper's setting for its main runs), which takes away the overlap of
+    host and device work. ``synchronize`` is a no-op on a CPU.
     """
 
     def __init__(self, policy: SyncPolicy, synchronize: Callable[[], None]) -> None:

@@ -1,4 +1,6 @@
-"""A run's units in order, and what each needs to be encoded: one unit is one generation turn of one input."""
+"""A run's units in order, and what each needs to be encoded: one unit is one generation turn of one
+input.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def list_units(inputs: Sequence[BenchInput]) -> list[Unit]:
 def encode_turn(
     target: HFTarget, bench: BenchSettings, item: BenchInput, answers: Sequence[str]
 ) -> Request:
-    """Encode the turn that follows ``answers``. Raises UnreadableImage for a picture that cannot be decoded."""
+    """Encode the turn that follows ``answers``. Raises UnreadableImage for a picture that cannot be
+    decoded.
+    """
     messages = turn_messages(bench.system, item.turns, answers)
     images = []
     if not target.text_only:
@@ -68,7 +72,8 @@ def first_prompt_digest(target: HFTarget, bench: BenchSettings, item: BenchInput
 def drop_repeated(
     target: HFTarget, bench: BenchSettings, inputs: Sequence[BenchInput]
 ) -> tuple[list[BenchInput], list[str]]:
-    """Inputs whose first request differs from every earlier one's, and the ids of those that were dropped.
+    """Inputs whose first request differs from every earlier one's, and the ids of those that were
+    dropped.
 
     A request is the rendered prompt, with the picture's contents where the model sees it.
     """
@@ -88,7 +93,9 @@ def drop_repeated(
 
 
 def shortest_and_longest(target: HFTarget, units: Sequence[Unit]) -> list[Unit]:
-    """Two first turns for warm-up, by a size that needs no encoding: pixels (28 x 28 a token) and characters."""
+    """Two first turns for warm-up, by a size that needs no encoding: pixels (28 x 28 a token) and
+    characters.
+    """
     first_turns = [unit for unit in units if unit.turn == 0]
 
     def size(unit: Unit) -> float:

@@ -1,7 +1,8 @@
 """Warm-up: the same code as a measured unit, with its results thrown away.
 
-Every arm runs on the longest and the shortest prompt until two successive rounds agree, so kernels are compiled,
-caches are warm and clocks have settled before the first measured unit. The memories are reset afterwards.
+Every arm runs on the longest and the shortest prompt until two successive rounds agree, so kernels
+are compiled, caches are warm and clocks have settled before the first measured unit. The memories
+are reset afterwards.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ def warm_up(arms: Sequence[str], step_times: Callable[[str], list[int]]) -> dict
     step_times: runs one arm on the warm-up prompts and returns its step times in nanoseconds.
     Returns the rounds run, whether they agreed, and the last medians: the manifest's account.
     """
-    previous: dict[str, float] = {}
-    for round_number in range(1, MAX_ROUNDS + 1):
-        medians = {arm: _median(step_times(arm)) for arm in arms}
-        agreed = bool(previous) and all(_agree(previous[arm], medians[arm]) for arm in arms)
-        if agreed:
-            break
-        previous = medians
-    return {"rounds": round_number, "agreed": agreed, "median_step_ns": medians}
+    rounds = [_medians(arms, step_times)]
+    agreed = False
+    while not agreed and len(rounds) < MAX_ROUNDS:
+        rounds.append(_medians(arms, step_times))
+        agreed = all(_agree(rounds[-2][arm], rounds[-1][arm]) for arm in arms)
+    return {"rounds": len(rounds), "agreed": agreed, "median_step_ns": rounds[-1]}
+
+
+def _medians(arms: Sequence[str], step_times: Callable[[str], list[int]]) -> dict[str, float]:
+    return {arm: _median(step_times(arm)) for arm in arms}
 
 
 def _median(times: list[int]) -> float:

@@ -12,6 +12,7 @@ per model. Example: `python -m experiments.tiny.train --model both`.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import random
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,29 +32,41 @@ from experiments.tiny.models import CHECKPOINTS, MODELS, WIDTH, build, save
 from experiments.tiny.probes import Probe, labels
 from experiments.tiny.samples import SHORT_TASK, TASKS, TRAIN_SEEDS, Sample, make_sample
 
-STEPS = 4000
-BATCH = 16
+STEPS = 3000
 BUCKET = 8  # batches drawn together and sorted by length, so that little padding is computed
-PEAK_RATE = 1.5e-3
+PEAK_RATE = 1.2e-3
 MARKED_WEIGHT = 3.0
-SYSTEM_SHARE = 0.3
 PROBED_SHARE = 0.4  # of the steps, from the start, in which the probes take part
 REPORT_EVERY = 100
 SAVE_EVERY = 500
-# (share of the steps, share of short samples at its start and at its end)
-CURRICULUM = ((0.25, 1.0, 1.0), (0.15, 0.9, 0.3), (0.60, 0.2, 0.1))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of the training, up to the share `until` of the steps."""
+
+    until: float
+    short: float  # share of short samples
+    short_turns: int  # turns kept of a short sample
+    system: float  # share of conversations with a system message
+    batch: int
+
+
+# First one question right after the picture, always at the same distance, which a decoder finds
+# fastest; then questions at any distance; then long answers.
+CURRICULUM = (
+    Stage(until=0.20, short=1.0, short_turns=1, system=0.0, batch=32),
+    Stage(until=0.30, short=0.9, short_turns=3, system=0.3, batch=16),
+    Stage(until=0.40, short=0.5, short_turns=3, system=0.3, batch=16),
+    Stage(until=1.00, short=0.1, short_turns=3, system=0.3, batch=16),
+)
 
 Row = tuple[Encoded, list[int]]  # a conversation and the probes' labels of its picture
 
 
-def short_share(progress: float) -> float:
-    """Share of short samples at `progress` in [0, 1] of the training."""
-    start = 0.0
-    for share, first, last in CURRICULUM:
-        if progress < start + share:
-            return first + (last - first) * (progress - start) / share
-        start += share
-    return CURRICULUM[-1][2]
+def stage_at(progress: float) -> Stage:
+    """The stage at `progress` in [0, 1) of the training."""
+    return next(stage for stage in CURRICULUM if progress < stage.until)
 
 
 def learning_rate(progress: float) -> float:
@@ -64,25 +78,27 @@ def learning_rate(progress: float) -> float:
 
 
 def batches(encoder: Encoder, steps: int, seed: int) -> Iterator[list[Row]]:
-    """`steps` batches of `BATCH` conversations, following the curriculum."""
+    """`steps` batches of conversations, following the curriculum."""
     rng = random.Random(seed)
-    number = TRAIN_SEEDS
+    numbers = itertools.count(TRAIN_SEEDS)
     for first in range(0, steps, BUCKET):
+        stage = stage_at(first / steps)
         rows: list[Row] = []
-        for _ in range(BUCKET * BATCH):
-            sample = _draw_sample(rng, first / steps, number)
-            encoded = encoder.encode(sample, rng.random() < SYSTEM_SHARE)
+        for _ in range(BUCKET * stage.batch):
+            sample = _draw_sample(rng, stage, next(numbers))
+            encoded = encoder.encode(sample, rng.random() < stage.system)
             rows.append((encoded, labels(sample.facts)))
-            number += 1
         rows.sort(key=lambda row: len(row[0].ids))
-        groups = [rows[i : i + BATCH] for i in range(0, len(rows), BATCH)]
+        groups = [rows[i : i + stage.batch] for i in range(0, len(rows), stage.batch)]
         rng.shuffle(groups)
         yield from groups[: steps - first]
 
 
-def _draw_sample(rng: random.Random, progress: float, number: int) -> Sample:
-    short = rng.random() < short_share(progress)
-    return make_sample(SHORT_TASK if short else rng.choice(TASKS), number)
+def _draw_sample(rng: random.Random, stage: Stage, number: int) -> Sample:
+    if rng.random() < stage.short:
+        sample = make_sample(SHORT_TASK, number)
+        return replace(sample, turns=sample.turns[: stage.short_turns])
+    return make_sample(rng.choice(TASKS), number)
 
 
 def loss_of(

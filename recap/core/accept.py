@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 def longest_accepted(tree: TokenTree, next_token: ArrayLike) -> int:
     """The deepest node whose whole path equals the target's own choices.
 
-    next_token: int[n], the target's greedy choice after every node. A node is correct when its parent is correct
-    and its token is what the target chose after its parent; the root is always correct. Of equally deep
-    correct nodes the one with the lowest index is returned. All nodes are looked at, since siblings may hold equal
-    tokens and a walk into the first matching child could miss the longer path.
+    next_token: int[n], the target's greedy choice after every node. A node is correct when its
+    parent is correct and its token is what the target chose after its parent; the root is always
+    correct. Of equally deep correct nodes the one with the lowest index is returned. All nodes are
+    looked at, since siblings may hold equal tokens and a walk into the first matching child could
+    miss the longer path.
 
     Raises ValueError when ``next_token`` does not have one entry per node.
 

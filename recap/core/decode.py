@@ -1,7 +1,8 @@
 """The decode loop: one for autoregressive decoding and for every drafting method.
 
-Prefill yields the first token; then propose -> verify -> accept -> commit -> observe until a stop id or the token
-limit. Knows nothing about models, tokenizers or methods. The time of a step runs from propose to observe.
+Prefill yields the first token; then propose -> verify -> accept -> commit -> observe until a stop
+id or the token limit. Knows nothing about models, tokenizers or methods. The time of a step runs
+from propose to observe.
 """
 
 from __future__ import annotations
@@ -165,7 +166,9 @@ def _accept(
 def _committed(
     tree: TokenTree, path: IntArray, bonus: int, remaining: int, stop_ids: AbstractSet[int]
 ) -> IntArray:
-    """int32[c]: accepted tokens and the bonus token, cut after the first stop id and at ``remaining``."""
+    """int32[c]: accepted tokens and the bonus token, cut after the first stop id and at
+    ``remaining``.
+    """
     tokens = np.append(tree.tokens[path[1:]], np.int32(bonus))[:remaining]
     for position, token in enumerate(tokens.tolist()):
         if token in stop_ids:

@@ -1,12 +1,12 @@
 """The contract between drafters, targets and the decode loop.
 
-A *drafter* guesses what the target will say, as a `TokenTree`. A *target* is the model that is being
-accelerated; it opens one *session* per request, with a KV cache of its own. `recap.core.decode` drives one
-session and one drafter. Drafters see token ids and host arrays only, so every method also runs under a scripted
-target or a recorded trajectory, without a model.
+A *drafter* guesses what the target will say, as a `TokenTree`. A *target* is the model that is
+being accelerated; it opens one *session* per request, with a KV cache of its own.
+`recap.core.decode` drives one session and one drafter. Drafters see token ids and host arrays only,
+so every method also runs under a scripted target or a recorded trajectory, without a model.
 
-Shapes: p prompt tokens, h history tokens, n tree nodes, k kept predictions per node, a accepted candidates,
-c committed tokens, m seeded prompt tokens, d hidden width.
+Shapes: p prompt tokens, h history tokens, n tree nodes, k kept predictions per node, a accepted
+candidates, c committed tokens, m seeded prompt tokens, d hidden width.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a drafter asks of the engine. The engine computes nothing else, and what it computes is timed.
+    """What a drafter asks of the engine. The engine computes nothing else, and what it computes is
+    timed.
 
-    topk:            kept predictions per node; with 0 the arrays of `Predictions` have shape [n, 0].
+    topk:            kept predictions per node; with 0 the arrays of `Predictions` have shape [n,
+                     0].
     prompt_rows:     predictions after prompt tokens, see `RequestContext.prompt_rows`.
-    image_attention: the share of the last layer's attention on image tokens, averaged over heads, of the
-                     "root" or of the "last_accepted" node.
-    reject_at:       the loop accepts nothing in a drafted step whose root image attention is at least this.
+    image_attention: the share of the last layer's attention on image tokens, averaged over heads,
+                     of the "root" or of the "last_accepted" node.
+    reject_at:       the loop accepts nothing in a drafted step whose root image attention is at
+                     least this.
     hidden_states:   the last layer's hidden state of every node.
     """
 
@@ -79,10 +82,12 @@ class Predictions:
 class RequestContext:
     """What a drafter may know when a request begins. A request is one generation turn.
 
-    prompt_ids:        int32[p], image placeholders included; the first generated token is not in it.
-    blocked_ids:       ids a drafter should not propose nor seed (the image placeholder); empty for text models.
-    prompt_rows:       with ``Needs.prompt_rows``: one row per distinct prompt id except blocked ones, in order of
-                       first occurrence, taken at that first occurrence.
+    prompt_ids:        int32[p], image placeholders included; the first generated token is not in
+                       it.
+    blocked_ids:       ids a drafter should not propose nor seed (the image placeholder); empty for
+                       text models.
+    prompt_rows:       with ``Needs.prompt_rows``: one row per distinct prompt id except blocked
+                       ones, in order of first occurrence, taken at that first occurrence.
     prompt_row_tokens: int32[m], the prompt id of each row.
     stop_ids:          ids that end a generation.
     """
@@ -102,8 +107,8 @@ class VerifiedStep:
     predictions:     the target's predictions after every node, in packed order.
     history:         int32[h], prompt and committed tokens before the step; ends with the root.
     accepted:        int32[a], node indices of the accepted path after the root.
-    committed:       int32[c], tokens added to the output: accepted ones and the bonus token, cut after a stop id
-                     and at the token limit.
+    committed:       int32[c], tokens added to the output: accepted ones and the bonus token, cut
+                     after a stop id and at the token limit.
     image_attention: the value `Needs.image_attention` asked for.
     hidden_states:   float32[n, d] when `Needs.hidden_states` asked for them.
     """
@@ -118,10 +123,11 @@ class VerifiedStep:
 
 
 class Clock(Protocol):
-    """Charges time to named phases. The phases are exclusive: each lap charges what went by since the previous one.
+    """Charges time to named phases. The phases are exclusive: each lap charges what went by since
+    the previous one.
 
-    A drafter may hold one (attribute ``clock``, `NULL_CLOCK` by default) and name its own phases on it:
-    suffix_lookup, search, refresh, suffix_update, seed.
+    A drafter may hold one (attribute ``clock``, `NULL_CLOCK` by default) and name its own phases on
+    it: suffix_lookup, search, refresh, suffix_update, seed.
     """
 
     def lap(self, phase: str) -> None:
@@ -141,10 +147,10 @@ NULL_CLOCK = NullClock()
 class Drafter(Protocol):
     """A drafting method. Torch-free, deterministic, without random numbers.
 
-    ``propose`` returns a tree whose root is ``history[-1]``; calling it twice without ``observe`` returns equal
-    trees. ``history`` is a read-only view of the loop's own buffer: keep indices, not the array.
-    ``stream_state`` and ``load_stream_state`` carry what persists between requests, so that a killed run resumes
-    exactly; request-local methods return an empty mapping.
+    ``propose`` returns a tree whose root is ``history[-1]``; calling it twice without ``observe``
+    returns equal trees. ``history`` is a read-only view of the loop's own buffer: keep indices, not
+    the array. ``stream_state`` and ``load_stream_state`` carry what persists between requests, so
+    that a killed run resumes exactly; request-local methods return an empty mapping.
     """
 
     needs: Needs
@@ -170,7 +176,9 @@ class Drafter(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Prefill:
-    """The result of a prompt forward: the first output token, and the rows `Needs.prompt_rows` asked for."""
+    """The result of a prompt forward: the first output token, and the rows `Needs.prompt_rows`
+    asked for.
+    """
 
     first_token: int
     prompt_rows: Predictions | None = None
@@ -186,7 +194,9 @@ class Verification:
 
 
 class Session(Protocol):
-    """One request on one target, with its own KV cache. At every loop head the cache holds ``h - 1`` tokens."""
+    """One request on one target, with its own KV cache. At every loop head the cache holds ``h -
+    1`` tokens.
+    """
 
     prompt_ids: IntArray
     blocked_ids: frozenset[int]
@@ -199,13 +209,16 @@ class Session(Protocol):
         """Predict after every node of ``tree`` in one packed forward. Does not move the cache."""
 
     def image_attention(self, node: int) -> float:
-        """The latest forward's image attention of one node, in [0, 1] (see `Needs.image_attention`).
+        """The latest forward's image attention of one node, in [0, 1] (see
+        `Needs.image_attention`).
 
         May only be asked where the session's needs name an image attention.
         """
 
     def commit(self, nodes: IntArray) -> None:
-        """Keep the keys and values of ``nodes`` (the root and the accepted path), drop the other nodes'."""
+        """Keep the keys and values of ``nodes`` (the root and the accepted path), drop the other
+        nodes'.
+        """
 
     def close(self) -> None:
         """Give the cache back."""
@@ -224,7 +237,9 @@ class Target(Protocol):
 
 
 class ContextExceeded(ValueError):
-    """Prompt and token limit do not fit the model's context: the unit is skipped, never truncated."""
+    """Prompt and token limit do not fit the model's context: the unit is skipped, never
+    truncated.
+    """
 
 
 @dataclass(frozen=True)

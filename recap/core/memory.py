@@ -1,8 +1,8 @@
 """The memory of target predictions under one-, two- and three-token keys (paper, section 3.3).
 
-``U`` lives as long as the stream, ``C`` and ``G`` as long as a request: a lexical key cannot name the picture, but
-the picture is fixed within a request. Bounded: one row per vocabulary entry, and per request at most two rows per
-verified node. Knows nothing about fusion, trees' scores or models.
+``U`` lives as long as the stream, ``C`` and ``G`` as long as a request: a lexical key cannot name
+the picture, but the picture is fixed within a request. Bounded: one row per vocabulary entry, and
+per request at most two rows per verified node. Knows nothing about fusion, trees' scores or models.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MISSING = -1  # a context token in front of the history's beginning
 class PredictionMemory:
     """Rows keyed by the last one (``U``), two (``C``) and three (``G``) tokens.
 
-    vocab_size: tokens and predicted ids are below it; at most 2,097,152, so that three ids fit a 64-bit key.
+    vocab_size: tokens and predicted ids are below it; at most 2,097,152, so that three ids fit a
+    64-bit key.
     top_k:      longest row.
     orders:     1 = U, 2 = U and C, 3 = all.
 
@@ -44,7 +45,8 @@ class PredictionMemory:
         self.vocab_size = vocab_size
         self.top_k = top_k
         self.orders = orders
-        # Left unwritten: a row means nothing until ``present`` says so, and untouched pages cost no memory.
+        # Left unwritten: a row means nothing until ``present`` says so, and untouched pages cost no
+        # memory.
         self._unigrams = _empty_rows(vocab_size, top_k)
         self._present = np.zeros(vocab_size, np.uint8)
         self._contexts = _empty_rows(FIRST_SLOTS // 2, top_k)
@@ -65,7 +67,9 @@ class PredictionMemory:
         self._table.state[1] = 0
 
     def seed(self, tokens: IntArray, predictions: Predictions, blocked: IntArray) -> None:
-        """Write one ``U`` row per prompt token, int32[m], except blocked ones; a token's first row wins."""
+        """Write one ``U`` row per prompt token, int32[m], except blocked ones; a token's first row
+        wins.
+        """
         tokens = np.ascontiguousarray(tokens, np.int32)
         ids, probs = self._checked(tokens, predictions)
         kernels.seed(self.arrays, tokens, ids, probs, blocked)
@@ -75,8 +79,9 @@ class PredictionMemory:
     ) -> None:
         """Write the rows of all nodes under their path contexts (section 3.3 and Appendix A).
 
-        ``earlier`` and ``previous`` are the two tokens in front of the root, `MISSING` where there are none.
-        Within the step the first occurrence of a key wins, separately per map; older rows are replaced.
+        ``earlier`` and ``previous`` are the two tokens in front of the root, `MISSING` where there
+        are none. Within the step the first occurrence of a key wins, separately per map; older rows
+        are replaced.
         """
         ids, probs = self._checked(tree.tokens, predictions)
         if self.orders > 1:
@@ -106,7 +111,9 @@ class PredictionMemory:
         return ids, probs
 
     def _reserve(self, rows: int) -> None:
-        """Make room for so many more context rows, doubling the table while it would be over half full."""
+        """Make room for so many more context rows, doubling the table while it would be over half
+        full.
+        """
         num_slots = len(self._table.slots)
         needed = 2 * (int(self._table.state[1]) + rows)
         if needed <= num_slots:

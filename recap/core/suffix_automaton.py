@@ -1,8 +1,9 @@
-"""An online suffix automaton: where did the end of the text last happen before, and what followed it?
+"""An online suffix automaton: where did the end of the text last happen before, and what followed
+it?
 
-Serves RECAP's suffix insertion (paper, section 3.5) and SAM Decoding. It reads a token in amortised constant time,
-and keeps for every substring class its first and its latest end, so a lookup is a read. Knows nothing about trees,
-models or tokenizers.
+Serves RECAP's suffix insertion (paper, section 3.5) and SAM Decoding. It reads a token in amortised
+constant time, and keeps for every substring class its first and its latest end, so a lookup is a
+read. Knows nothing about trees, models or tokenizers.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Match(NamedTuple):
 class SuffixAutomaton:
     """The text read so far, and the longest suffix of it that has occurred before.
 
-    ``separators`` are tokens that no match may contain: the automaton restarts behind each of them, so that a run
-    of thousands of image placeholders costs next to nothing.
+    ``separators`` are tokens that no match may contain: the automaton restarts behind each of them,
+    so that a run of thousands of image placeholders costs next to nothing.
 
     >>> automaton = SuffixAutomaton()
     >>> automaton.extend([5, 6, 7, 1, 2, 5, 6, 8, 1, 2, 5, 6])

@@ -1,9 +1,9 @@
 """The token tree: what every drafter proposes and every target verifies.
 
-A draft is a flat, frozen tree whose node 0 is the root, the newest committed token (the one token of the
-history whose key and value are not cached yet). A sequence is the tree in which every node has one child;
-plain autoregressive decoding is the tree that holds the root alone. One type serves them all, so there is one
-verification, one acceptance rule and one loop.
+A draft is a flat, frozen tree whose node 0 is the root, the newest committed token (the one token
+of the history whose key and value are not cached yet). A sequence is the tree in which every node
+has one child; plain autoregressive decoding is the tree that holds the root alone. One type serves
+them all, so there is one verification, one acceptance rule and one loop.
 
 Knows nothing about models, tokenizers or how a draft was found.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     IntArray = NDArray[np.int32]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, init=False)
 class TokenTree:
     """A frozen tree of n >= 1 tokens in topological order.
 
@@ -32,8 +32,8 @@ class TokenTree:
     parents: int32[n], ``parents[0] == -1`` and ``0 <= parents[i] < i`` for every other node.
     depths:  int32[n], ``depths[0] == 0`` and ``depths[i] == depths[parents[i]] + 1``.
 
-    Siblings may hold equal tokens (a static tree filled from an empty matrix has them). The arrays are
-    read-only; what else a caller needs (mask, path, positions) is derived from them.
+    Siblings may hold equal tokens (a static tree filled from an empty matrix has them). The arrays
+    are read-only; what else a caller needs (mask, path, positions) is derived from them.
 
     Raises ValueError when the arrays do not describe such a tree.
     """
@@ -42,13 +42,14 @@ class TokenTree:
     parents: IntArray
     depths: IntArray
 
-    def __post_init__(self) -> None:
-        for name in ("tokens", "parents", "depths"):
-            object.__setattr__(self, name, _frozen_int32(getattr(self, name)))
+    def __init__(self, tokens: ArrayLike, parents: ArrayLike, depths: ArrayLike) -> None:
+        object.__setattr__(self, "tokens", _frozen_int32(tokens))
+        object.__setattr__(self, "parents", _frozen_int32(parents))
+        object.__setattr__(self, "depths", _frozen_int32(depths))
         if not kernels.is_tree(self.tokens, self.parents, self.depths):
             raise ValueError(
-                "not a token tree: expected equally long 1-D arrays of n >= 1 nodes with parents[0] == -1, "
-                "0 <= parents[i] < i and depths[i] == depths[parents[i]] + 1; got "
+                "not a token tree: expected equally long 1-D arrays of n >= 1 nodes with "
+                "parents[0] == -1, 0 <= parents[i] < i, depths[i] == depths[parents[i]] + 1; got "
                 f"parents={self.parents.tolist()}, depths={self.depths.tolist()}"
             )
 

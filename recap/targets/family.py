@@ -71,9 +71,11 @@ def check_drivable(family: Family) -> None:
     layer_types = getattr(config, "layer_types", None)
     if layer_types is None and getattr(config, "sliding_window", None) is not None:
         layer_types = ["sliding_attention"]
-    if set(layer_types or ["full_attention"]) != {"full_attention"}:
-        found = ", ".join(sorted(set(layer_types)))
-        raise ValueError(f"the engine caches full-attention layers only, the model has {found}")
+    others = sorted(set(layer_types or []) - {"full_attention"})
+    if others:
+        raise ValueError(
+            f"the engine caches full-attention layers only, the model has {', '.join(others)}"
+        )
 
 
 def stop_ids(family: Family) -> frozenset[int]:

@@ -4,8 +4,8 @@ A session prefills its prompt, then verifies one packed tree per step and keeps 
 Autoregressive decoding is the tree that holds the root alone. A step has one synchronisation: when
 its predictions come back.
 
-Prompts run through the whole model, vision tower included; packed steps through the decoder's layers
-and the head only, see `recap.targets.decoder`.
+Prompts run through the whole model, vision tower included; packed steps through the decoder's
+layers and the head only, see `recap.targets.decoder`.
 
 Knows nothing about drafting methods. Shapes: p prompt tokens, n tree nodes, m >= n packed rows,
 d hidden width.

@@ -12,7 +12,9 @@ from analysis import metrics
 from experiments.records import RunRecord
 
 
-def record(arm: str, unit: str, tokens: int, accepted: list[int], seconds: float, **more: Any) -> RunRecord:
+def record(
+    arm: str, unit: str, tokens: int, accepted: list[int], seconds: float, **more: Any
+) -> RunRecord:
     """A record with a tenth of its time in prefill."""
     total = int(seconds * 1e9)
     fields: dict[str, Any] = {
@@ -66,7 +68,8 @@ def test_decode_speedup_counts_output_tokens_minus_one() -> None:
 
 
 def test_tau_caps_each_step_at_the_remaining_budget() -> None:
-    # After 1 and 1 + 2 tokens 9 and 7 remain: caps 8 and 6; [1, 5] fits. With 4 tokens: caps 2 and 0.
+    # After 1 and 1 + 2 tokens 9 and 7 remain: caps 8 and 6; [1, 5] fits. With 4 tokens: caps 2 and
+    # 0.
     unit = record("m", "b", 4, [1, 5], 1.0)
     assert metrics.mean_accepted(unit) == 3.0
     assert metrics.mean_accepted(unit, 10) == 3.0

@@ -1,4 +1,6 @@
-"""A scripted target for runner tests: the next token is a hash of the last two, so drafts hit now and then."""
+"""A scripted target for runner tests: the next token is a hash of the last two, so drafts hit now
+and then.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ class FakeSession:
         first = next_token(self._history[-2], self._history[-1])
         rows = tokens = None
         if self._needs.prompt_rows:
-            places = [i for i, t in enumerate(self._history) if t != 0 and t not in self._history[:i]]
+            seen = self._history
+            places = [i for i, t in enumerate(seen) if t != 0 and t not in seen[:i]]
             tokens = self.prompt_ids[places]
             rows = self._rows([(self._history[i - 1], self._history[i]) for i in places])
         self._history.append(first)

@@ -9,7 +9,6 @@ import pytest
 
 import run
 
-
 CASES = [
     (["method=recpa"], "Unknown method 'recpa'. Valid: recap,"),
     (["model=tiny_qwen"], "Unknown model 'tiny_qwen'. Valid: tiny_qwen25vl,"),

