@@ -10,7 +10,7 @@ SHARED_MMSPEC := ../shared/data/mmspec
         train-tiny eval-tiny tiny-benches bench-host bench-engine bench-null clean
 
 help: ## list every target
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 setup: $(READY) ## create .venv with pinned dependencies (the other targets do it themselves)
 

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from experiments.snapshot import StreamStates
 from experiments.telemetry import Telemetry
 from experiments.timing import WallClock
 from recap.core.decode import decode
 from recap.core.interfaces import Drafter, Generation, Limits, Needs
+from recap.core.tree import TokenTree
+from recap.targets.packing import BUCKETS
 
 if TYPE_CHECKING:
     from experiments.plan import Arm, RunPlan
@@ -75,6 +79,16 @@ class ArmSet:
         generation.phase_ns = clock.phase_ns
         return Outcome(generation, telemetry)
 
+    def warm_widths(self, name: str, request: Request) -> None:
+        """Run one packed forward of every bucket's width with what the arm asks of the engine."""
+        session = self._target.open(request, self._drafters[name].needs, 1)
+        try:
+            token = session.prefill().first_token
+            for width in BUCKETS:
+                session.verify(TokenTree.chain(token, [token] * (width - 1)))
+        finally:
+            session.close()
+
     def begin_unit(self, name: str, task: str) -> None:
         """Reset the arm's memory where its scope ends, untimed."""
         reset = self._arms[name].reset
@@ -136,10 +150,6 @@ def divergence(
 def _top2_margin(
     target: HFTarget, request: Request, reference: list[int], index: int
 ) -> float | None:
-    import numpy as np
-
-    from recap.core.tree import TokenTree
-
     if index == 0:
         return None
     session = target.open(request, Needs(topk=2), len(reference))

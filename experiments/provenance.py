@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+import torch
+
 from experiments.plan import REPOSITORY, RunPlan
+from experiments.telemetry import driver_version
 
 _PACKAGES = (
     "torch",
@@ -62,7 +65,22 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": _processor_name(),
         "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "accelerator": _accelerator(),
         "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def _accelerator() -> dict[str, Any] | None:
+    """The CUDA device with its driver, or None."""
+    if not torch.cuda.is_available():
+        return None
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return {
+        "name": properties.name,
+        "memory_bytes": properties.total_memory,
+        "cuda": torch.version.cuda,
+        "driver": driver_version(),
     }
 
 

@@ -27,7 +27,7 @@ def summarise(
     return {
         "schema": SUMMARY_SCHEMA,
         "units": len(by_unit),
-        "distinct": metrics.num_distinct(records),
+        "distinct": metrics.num_distinct([r for r in records if r.arm == REFERENCE_ARM]),
         "skipped": _count(by_unit, "skipped"),
         "errors": _count(by_unit, "error"),
         "arms": {arm: _summarise_arm(records, arm, max_new_tokens) for arm in arms},
@@ -85,7 +85,8 @@ _HEADINGS = (
 
 def table(summary: dict[str, Any]) -> str:
     """The summary as text: one row per arm, then what the figures rest on."""
-    rows = [_HEADINGS] + [_row(name, arm) for name, arm in summary["arms"].items()]
+    null = summary["arms"].get(NULL_ARM)
+    rows = [_HEADINGS] + [_row(name, arm, null) for name, arm in summary["arms"].items()]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
     lines = [
         "  ".join(
@@ -97,13 +98,14 @@ def table(summary: dict[str, Any]) -> str:
     return "\n".join([*lines, *_footnotes(summary)])
 
 
-def _row(name: str, arm: dict[str, Any]) -> tuple[str, ...]:
+def _row(name: str, arm: dict[str, Any], null: dict[str, Any] | None) -> tuple[str, ...]:
     reference = name == REFERENCE_ARM
     speedup, exact = arm["speedup"], arm["exact_match"]
+    noise = " (noise)" if name != NULL_ARM and _within(speedup["mean"], null) else ""
     return (
         name,
         "-" if arm["method"] == "ar" else arm["state_lifetime"],
-        "1 (ref.)" if reference else _figure(speedup["mean"]),
+        "1 (ref.)" if reference else _figure(speedup["mean"]) + noise,
         "" if reference else f"{_figure(speedup['low'])} .. {_figure(speedup['high'])}",
         "1 (ref.)" if reference else _figure(arm["speedup_decode"]["mean"]),
         _figure(arm["tau"]["mean"]),
@@ -111,6 +113,13 @@ def _row(name: str, arm: dict[str, Any]) -> tuple[str, ...]:
         _figure(arm["tokens_per_second"], 1),
         "" if reference else f"{exact['equal']}/{exact['of']}",
     )
+
+
+def _within(mean: float | None, null: dict[str, Any] | None) -> bool:
+    """Whether an effect is as small as what the null arm shows."""
+    if mean is None or null is None or null["speedup"]["low"] is None:
+        return False
+    return bool(null["speedup"]["low"] <= mean <= null["speedup"]["high"])
 
 
 def _figure(value: float | None, digits: int = 3) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -181,6 +182,10 @@ class Runner:
             except (UnreadableImage, ValueError):
                 continue  # the unit itself will be recorded as bad
         tokens = min(WARMUP_TOKENS, self._protocol.max_new_tokens)
+        for arm in self.arms.names:
+            for request in requests[:1]:
+                with suppress(ContextExceeded):
+                    self.arms.warm_widths(arm, request)
 
         def step_times(arm: str) -> list[int]:
             times: list[int] = []

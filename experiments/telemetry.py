@@ -42,15 +42,23 @@ class Telemetry:
         }
 
 
+def driver_version() -> str | None:
+    """The NVIDIA driver's version, or None where NVML is not there."""
+    nvml, handle = _nvml_handle("cuda")
+    return None if handle is None else str(nvml.nvmlSystemGetDriverVersion())
+
+
 def _nvml_handle(device: str) -> tuple[Any, Any]:
     """The NVML module and the handle of a CUDA device, or two Nones where there is none."""
     if not device.startswith("cuda"):
         return None, None
     try:
         import pynvml
-
+    except ImportError:
+        return None, None
+    try:
         pynvml.nvmlInit()
         index = int(device.partition(":")[2] or 0)
         return pynvml, pynvml.nvmlDeviceGetHandleByIndex(index)
-    except (ImportError, OSError, pynvml.NVMLError):
+    except pynvml.NVMLError:
         return None, None

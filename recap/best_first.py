@@ -1,21 +1,25 @@
 """Composing fused transitions into a candidate tree (paper, section 3.5 and Equation 8).
 
-A path z_1, ..., z_d scores the product of eta_j * q(z_j | path before it): eta_j is a depth prior, q the fused
-distribution after the path's last three tokens, those of the established prefix included. The best-scoring path
-that can extend the tree is added until ``max_candidates`` nodes stand or nothing is left. All factors are at most 1,
-so an added node never has to give way to a later one.
+A path z_1, ..., z_d scores the product of eta_j * q(z_j | path before it): eta_j is a depth prior,
+q the fused distribution after the path's last three tokens, those of the established prefix
+included. The best-scoring path that can extend the tree is added until ``max_candidates`` nodes
+stand or nothing is left. All factors are at most 1, so an added node never has to give way to a
+later one.
 
 Rules that decide the exact tree:
 
-- score(child) = (score(parent) * eta) * q, in float64 on the stored float32 probabilities. Equal scores: the
-  lexicographically smaller path of ranks first.
-- After the cut to ``width`` candidates, one that is blocked, or whose (parent token, token) edge is on its path
-  already, or that stands there a second time, is dropped. Its place stays empty and its mass is not handed on.
-- ``expansion="fixed"`` adds nodes breadth-first, children by rank, and never looks at a score (Table 4).
-- The suffix path is inserted last, sharing what the tree already has, on top of ``max_candidates``; with
-  ``suffix_in_cap`` the search stops when its nodes and the suffix nodes it did not meet reach the cap.
-- Packed order: the root, then depth-first with siblings by rank, so that the most likely path comes first and is
-  often contiguous in the KV cache already; then the nodes that only the suffix added.
+- score(child) = (score(parent) * eta) * q, in float64 on the stored float32 probabilities. Equal
+  scores: the lexicographically smaller path of ranks first.
+- After the cut to ``width`` candidates, one is dropped that is blocked, or whose (parent token,
+  token) edge is on its path already, or that is there a second time. Its place stays empty and its
+  mass is not handed on.
+- ``expansion="fixed"`` adds nodes breadth-first, children by rank, without a look at scores
+  (Table 4).
+- The suffix path is inserted last, on top of ``max_candidates``, sharing what the tree has already.
+  With ``suffix_in_cap`` the search stops when its nodes and the suffix nodes it did not meet reach
+  the cap.
+- Packed order: the root; then depth-first, siblings by rank, so that the likeliest path comes first
+  and often lies contiguous in the KV cache; then the nodes that only the suffix added.
 """
 
 from __future__ import annotations
@@ -95,7 +99,8 @@ def build_tree(
     suffix:       int32[s], the path to insert; may be empty.
     blocked:      int32[b], ids that are never proposed.
     num_fallback: that many rows in ``work.fusion`` stand in where the root has none of its own.
-    tally:        float64[3, 4] that collects fusion weights, see `recap.drafter.RecapDrafter.pop_trace`.
+    tally:        float64[3, 4] that collects fusion weights, see
+                  `recap.drafter.RecapDrafter.pop_trace`.
     """
     size = kernels.search(
         memory.arrays,

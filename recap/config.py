@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,9 +72,9 @@ class RecapConfig:
         object.__setattr__(self, "depth_priors", _positive("depth_priors", self.depth_priors, 1))
 
 
-def _check_int(name: str, value: object, lowest: int, highest: int | None = None) -> None:
+def _check_int(name: str, value: Any, lowest: int, highest: int | None = None) -> None:
     is_int = isinstance(value, int) and not isinstance(value, bool)
-    if is_int and value >= lowest and (highest is None or value <= highest):  # type: ignore[operator]
+    if is_int and lowest <= value <= (math.inf if highest is None else highest):
         return
     valid = f"at least {lowest}" if highest is None else f"from {lowest} to {highest}"
     raise ValueError(f"{name} must be a whole number {valid}, got {value!r}.")

@@ -2,13 +2,13 @@
 
 Between two target passes the drafter does four things, each in a file of its own:
 
-    propose   look up rows for the last three tokens and fuse them      `recap.core.memory`, `recap.fusion`
-              compose them into a tree, best path first                 `recap.best_first`
-              insert what followed the current suffix last time         `recap.core.suffix_automaton`
-    observe   write every verified node's prediction back to memory     `recap.core.memory`
+    propose   look up rows for the last three tokens and fuse them    `recap.fusion`
+              compose them into a tree, best path first               `recap.best_first`
+              insert what followed the current suffix last time       `recap.core.suffix_automaton`
+    observe   write every verified node's prediction to memory        `recap.core.memory`
 
-This file owns the state and its lifetimes: ``U`` persists over the stream; ``C``, ``G``, the suffix automaton and the
-root fallback belong to one request.
+This file owns the state and its lifetimes: ``U`` persists over the stream, while ``C``, ``G``, the
+suffix automaton and the root fallback belong to one request.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class RecapDrafter:
 
     config:     what to draft, see `RecapConfig`.
     vocab_size: number of token ids, at most 2,097,152.
-    trace:      collect what `pop_trace` returns; off by default, and timed like everything else when on.
+    trace:      collect what `pop_trace` returns; off by default, and timed like everything else
+                when on.
 
     >>> from recap.config import RecapConfig
     >>> from recap.core.interfaces import Predictions, RequestContext, VerifiedStep
@@ -84,7 +85,7 @@ class RecapDrafter:
         self._forget_request(frozenset())
 
     def begin_request(self, ctx: RequestContext) -> None:
-        """Forget ``C``, ``G`` and the text; seed ``U`` from the prompt's predictions; read the prompt."""
+        """Forget ``C``, ``G`` and the text; seed ``U`` from the prompt's rows; read the prompt."""
         prompt = _checked_prompt(ctx.prompt_ids)
         self._memory.begin_request()
         self._forget_request(ctx.blocked_ids)
@@ -103,7 +104,7 @@ class RecapDrafter:
             self._fallback.begin_request()
 
     def propose(self, history: IntArray) -> TokenTree:
-        """The tree to verify behind ``history``, int32[h] with h >= 1; its root is ``history[-1]``."""
+        """The tree to verify behind ``history``, int32[h] with h >= 1."""
         self._read(history)
         suffix = self._suffix.suffix_path(self._suffix_limit) if self._suffix_limit else NO_TOKENS
         self.clock.lap("suffix_lookup")
@@ -159,8 +160,8 @@ class RecapDrafter:
     def pop_trace(self) -> dict[str, Any] | None:
         """What happened since the last call, or None while ``trace`` is off.
 
-        fusion_weights: by number of rows fused, the number of fusion calls and the sum of their normalised
-                        weights in the order of specificity (Table 17).
+        fusion_weights: by number of rows fused, the number of fusion calls and the sum of their
+                        normalised weights in the order of specificity (Table 17).
         root_fallback:  whether the last draft came from the root fallback (Appendix H).
         """
         if not self.trace:

@@ -1,20 +1,21 @@
 """How the rows available at a node become one distribution (paper, section 3.4 and Appendix I).
 
-Up to three rows, most specific first, get a weight each. Their weighted probabilities are summed per token
-(Equation 5), the top-K tokens are kept and renormalised (Equation 6). A single row passes unchanged.
+Up to three rows, most specific first, get a weight each. Their weighted probabilities are summed
+per token (Equation 5), the top-K tokens are kept and renormalised (Equation 6). A single row passes
+unchanged.
 
-| rule               | weight of row j                                                              |
-|--------------------|------------------------------------------------------------------------------|
-| entropy_confidence | prior_j * exp(-entropy of the row in nats), Equation 4                       |
-| fixed_prior        | prior_j: the paper's "w/o confidence"                                        |
-| no_prior           | exp(-entropy): the paper's "w/o prior"                                       |
-| uniform            | 1                                                                            |
-| confidence_gate    | the most confident row alone, unchanged; on ties the more specific one       |
-| backoff            | the most specific row alone, unchanged                                       |
+| rule               | weight of row j                                                            |
+|--------------------|----------------------------------------------------------------------------|
+| entropy_confidence | prior_j * exp(-entropy of the row in nats), Equation 4                     |
+| fixed_prior        | prior_j: the paper's "w/o confidence"                                      |
+| no_prior           | exp(-entropy): the paper's "w/o prior"                                     |
+| uniform            | 1                                                                          |
+| confidence_gate    | the most confident row alone, unchanged; on ties the more specific one     |
+| backoff            | the most specific row alone, unchanged                                     |
 
-Priors go by rank among the rows present: where only C and U match, they get the first and the second prior.
-The arithmetic is float64 on the stored float32 probabilities; mass is summed in the order G, C, U; equal masses keep
-the order in which their tokens were first seen on that walk.
+Priors go by rank among the rows present: where only C and U match, they get the first and the
+second prior. The arithmetic is float64 on the stored float32 probabilities; mass is summed in the
+order G, C, U; equal masses keep the order in which their tokens were first seen on that walk.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def fuse(
     priors: Sequence[float] = (0.70, 0.20, 0.10),
     top_k: int = 8,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Fuse one to three (ids, probs) rows, most specific first: kept ids, heaviest first, and their probabilities.
+    """Fuse one to three (ids, probs) rows, most specific first: kept ids, heaviest first, and their
+    probabilities.
 
     The search calls the same kernel; this is its way in for a reader, a notebook or an analysis.
 

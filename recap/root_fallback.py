@@ -1,8 +1,9 @@
-"""What to draft from when the root has no row under any key (paper, Appendix H and Table 12). Off by default.
+"""What to draft from when the root has no row under any key (paper, Appendix H and Table 12).
 
-A request-local FIFO holds the latest verified rows that are still in memory. "recency" drafts the root's children
-from the newest of them. "semantic" takes the three whose hidden states are most similar to the state that predicted
-the root, and fuses them like any other rows, most similar first. Descendants of the root retrieve lexically as ever.
+A request-local FIFO holds the latest verified rows that are still in memory. "recency" drafts the
+root's children from the newest of them. "semantic" takes the three whose hidden states are most
+similar to the state that predicted the root, and fuses them like any other rows, most similar
+first. Descendants of the root retrieve lexically as ever. Off by default.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class RootFallbackRule(Protocol):
 class _RowIndex:
     """The latest `CAPACITY` rows that memory still holds, oldest first.
 
-    A row outlives its overwritten short keys under its longest one, and is gone when that one is written again: a
-    step that meets the same three tokens meets their last two and last one, too. So the longest key is its name.
+    A row outlives its overwritten short keys under its longest one, and is gone when that one is
+    written again: a step that meets the same three tokens meets their last two and last one, too.
+    So the longest key is its name.
     """
 
     def __init__(self, orders: int) -> None:
@@ -145,7 +147,9 @@ class SemanticFallback(RecencyFallback):
         self._query = None
 
     def observe(self, step: VerifiedStep) -> None:
-        """Index the step's rows by their hidden states, and keep the state that predicted the next root."""
+        """Index the step's rows by their hidden states, and keep the state that predicted the next
+        root.
+        """
         if step.hidden_states is None:
             raise ValueError("the semantic root fallback needs VerifiedStep.hidden_states")
         nodes, places = self._store(step)
@@ -158,7 +162,9 @@ class SemanticFallback(RecencyFallback):
         self._query = states[int(step.accepted[-1]) if len(step.accepted) else 0]
 
     def fill(self, work: kernels.Fusion) -> int:
-        """Write the most similar rows into ``work``; their number. The newer of two equally similar ones first."""
+        """Write the most similar rows into ``work``; their number. The newer of two equally similar
+        ones first.
+        """
         if self._query is None or self._states is None:
             return 0
         places = self._index.places()[::-1]

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from experiments.tiny.batches import prompts
+from experiments.tiny.markup import words_right
 from experiments.tiny.models import CHECKPOINTS, MODELS, load
 from experiments.tiny.samples import EVAL_SEEDS, TASKS, Sample, make_sample
 
@@ -89,8 +90,6 @@ def answer(
 
 def score(model: Any, processor: Any, samples: Sequence[Sample], system: bool) -> Score:
     """Score of the model on samples of one task, batched by number of turns."""
-    from experiments.tiny.markup import words_right
-
     total = Score()
     for count in sorted({len(sample.turns) for sample in samples}):
         group = [sample for sample in samples if len(sample.turns) == count]

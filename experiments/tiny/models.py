@@ -7,11 +7,13 @@ any-resolution tiles and newline embeddings for LLaVA-NeXT).
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import (
+    AutoProcessor,
     CLIPVisionConfig,
     GenerationConfig,
     LlamaConfig,
@@ -184,15 +186,14 @@ def save(name: str, model: PreTrainedModel, processor: ProcessorMixin, folder: P
     stops = [tokenizer.eos_token_id]
     if name == "tiny_qwen25vl":
         stops.append(tokenizer.pad_token_id)  # Qwen stops on <|im_end|> and <|endoftext|>
-    half = {key: value.to(torch.bfloat16) for key, value in model.state_dict().items()}
-    model.config.dtype = torch.bfloat16
-    model.generation_config = GenerationConfig(
+    half = copy.deepcopy(model).to(torch.bfloat16)
+    half.generation_config = GenerationConfig(
         bos_token_id=tokenizer.bos_token_id or tokenizer.pad_token_id,
         eos_token_id=stops if len(stops) > 1 else stops[0],
         pad_token_id=tokenizer.pad_token_id,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder, state_dict=half)
+    half.save_pretrained(folder)
     processor.save_pretrained(folder)
 
 
@@ -201,8 +202,6 @@ def load(name: str, root: Path = CHECKPOINTS) -> tuple[Any, Any]:
 
     Raises `ValueError` for a name outside `MODELS` and `OSError` when the folder is missing.
     """
-    from transformers import AutoProcessor
-
     if name not in MODELS:
         raise ValueError(f"unknown tiny model {name!r}, expected one of {', '.join(MODELS)}")
     folder = root / name

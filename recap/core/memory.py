@@ -101,8 +101,8 @@ class PredictionMemory:
             )
         if not 1 <= ids.shape[1] <= self.top_k:
             raise ValueError(
-                f"rows hold {ids.shape[1]} predictions, expected 1 to top_k={self.top_k}: the engine "
-                "must be asked for Needs.topk predictions"
+                f"rows hold {ids.shape[1]} predictions, expected 1 to top_k={self.top_k}: the "
+                "engine must be asked for Needs.topk predictions"
             )
         fault = kernels.check_rows(tokens, ids, self.vocab_size)
         if fault != kernels.OK:
@@ -180,8 +180,10 @@ class PredictionMemory:
         shape = (len(tokens), self.top_k)
         if ids.shape != shape or probs.shape != shape:
             raise ValueError(f"saved rows have shapes {ids.shape} and {probs.shape}, not {shape}")
-        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocab_size:
-            raise ValueError(f"saved tokens are outside the vocabulary of {self.vocab_size}")
+        if len(tokens) and not (
+            0 <= tokens.min() <= tokens.max() < self.vocab_size and ids.max() < self.vocab_size
+        ):
+            raise ValueError(f"saved rows name tokens outside the vocabulary of {self.vocab_size}")
         self.reset_stream()
         self._unigrams.ids[tokens] = ids
         self._unigrams.probs[tokens] = probs

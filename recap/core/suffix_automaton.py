@@ -1,5 +1,4 @@
-"""An online suffix automaton: where did the end of the text last happen before, and what followed
-it?
+"""An online suffix automaton: where did the end of the text occur before, and what followed it?
 
 Serves RECAP's suffix insertion (paper, section 3.5) and SAM Decoding. It reads a token in amortised
 constant time, and keeps for every substring class its first and its latest end, so a lookup is a
@@ -76,12 +75,12 @@ class SuffixAutomaton:
 
     def extend(self, tokens: ArrayLike) -> None:
         """Append int[m] ``tokens`` to the text."""
-        added = np.ascontiguousarray(tokens, np.int32)
-        if len(added) == 0:
-            return
+        added = np.asarray(tokens, np.int32)
+        start = self._length
         self._length += len(added)
         if self._length > self._capacity:
             self._grow(2 * self._length)
+        self._text[start : self._length] = added
         kernels.extend_automaton(
             self._header,
             self._states,
@@ -89,7 +88,7 @@ class SuffixAutomaton:
             self._slots,
             self._text,
             self._order,
-            added,
+            self._length,
             self._separators,
         )
 

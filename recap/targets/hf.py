@@ -217,6 +217,7 @@ class HFSession:
             raise ValueError("image attention was not among the needs this session was opened with")
         return self._attention.share(node, self._cache.layers[-1].keys)
 
+    @torch.inference_mode()
     def commit(self, nodes: NDArray[np.int32]) -> None:
         """Keep the rows of ``nodes``: the root and the accepted path of the last tree."""
         self._cache.commit(nodes)

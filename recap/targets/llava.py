@@ -48,12 +48,15 @@ class LlavaNext:
         inputs.pop("mm_token_type_ids")
         prompt_ids = inputs["input_ids"][0].numpy().astype(np.int32)
         found = int((prompt_ids == self.image_token_id).sum())
-        expected = 0
-        if images:
-            sizes = [(image.height, image.width) for image in images]
-            expected = sum(self.processor._get_num_multimodal_tokens(sizes)["num_image_tokens"])
-        check_placeholders(found, expected, len(images))
+        check_placeholders(found, self._image_tokens(inputs.get("image_sizes")), len(images))
         return Request(prompt_ids, inputs, found, prompt_text)
+
+    def _image_tokens(self, sizes: torch.Tensor | None) -> int:
+        """Tokens of pictures of ``sizes`` int64[images, 2] (height, width)."""
+        if sizes is None:
+            return 0
+        counts = self.processor._get_num_multimodal_tokens(sizes.tolist())["num_image_tokens"]
+        return sum(counts)
 
     def packed_positions(self, positions: torch.Tensor) -> torch.Tensor:
         """int[1, m]."""

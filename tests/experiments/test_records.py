@@ -18,7 +18,6 @@ FIELDS = (
 )
 
 
-
 def test_schema_is_frozen() -> None:
     assert sorted(f.name for f in dataclasses.fields(RunRecord)) == sorted(FIELDS.split())
     assert sorted(json.loads(record("ar", "a", 1, [], 1.0).to_line())) == sorted(FIELDS.split())

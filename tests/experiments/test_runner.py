@@ -206,6 +206,18 @@ def test_a_complete_run_is_not_run_again(
     assert json.loads(Path(last_line).read_text())["schema"] == 1
 
 
+def test_the_same_data_elsewhere_is_the_same_run(
+    make_plan: MakePlan, target: FakeTarget, mmspec_root: Path, tmp_path: Path
+) -> None:
+    runner.run_plan(make_plan())
+    done = target.verified
+    elsewhere = tmp_path / "moved"
+    mmspec_root.rename(elsewhere)
+    runner.run_plan(make_plan(f"bench.data_root={elsewhere}"))
+    assert target.verified == done
+    assert run_folder(tmp_path)
+
+
 def test_changed_inputs_are_another_run(
     make_plan: MakePlan, target: FakeTarget, mmspec_root: Path, tmp_path: Path
 ) -> None:

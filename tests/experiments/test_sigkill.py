@@ -46,7 +46,7 @@ def num_lines(root: Path) -> int:
 
 
 def kill_midway(root: Path, rng: random.Random) -> bool:
-    """Start the run and kill it a random while after it has written something; whether it was alive."""
+    """Start the run, kill it a random while after it has written something; was it alive?"""
     process = start(root)
     before = num_lines(root)
     wanted = before + rng.randrange(1, 12)

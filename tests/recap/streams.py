@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class World:
-    """A random language: each pair of tokens has a favourite next row, which every visit perturbs a little.
+    """A random language: each pair of tokens has a favourite next row, which every visit perturbs a
+    little.
 
     alphabet: token ids in use. coarse: round logits, so that equal probabilities are common.
     """
@@ -29,7 +30,9 @@ class World:
     row_length: int
     coarse: bool = False
 
-    def predictions(self, contexts: Sequence[Sequence[int]], rng: np.random.Generator) -> Predictions:
+    def predictions(
+        self, contexts: Sequence[Sequence[int]], rng: np.random.Generator
+    ) -> Predictions:
         """One row per context."""
         rows = [self._row(context, rng) for context in contexts]
         ids = np.array([r[0] for r in rows], np.int32)
@@ -83,7 +86,9 @@ def path_contexts(tree: TokenTree, history: IntArray) -> list[list[int]]:
 def verified(
     tree: TokenTree, history: IntArray, world: World, rng: np.random.Generator
 ) -> VerifiedStep:
-    """What a target of this world says about ``tree``; sometimes it says something else than its top row."""
+    """What a target of this world says about ``tree``; sometimes it says something else than its
+    top row.
+    """
     predictions = world.predictions(path_contexts(tree, history), rng)
     surprised = rng.random(len(tree)) < 0.1
     predictions.next_token[surprised] = rng.choice(world.alphabet, int(surprised.sum()))

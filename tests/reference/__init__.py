@@ -1,1 +1,3 @@
-"""RECAP written for reading: dictionaries, heapq and brute force. The kernels are held equal to it."""
+"""RECAP written for reading: dictionaries, heapq and brute force. The kernels are held equal to
+it.
+"""

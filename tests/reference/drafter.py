@@ -1,4 +1,5 @@
-"""The RECAP drafter, readable: what `recap.drafter.RecapDrafter` must equal, without the root fallback.
+"""The RECAP drafter, readable: what `recap.drafter.RecapDrafter` must equal, without the root
+fallback.
 
 Rows are lists of (token, probability), probabilities as stored: float32. Ranks count from 0.
 """
@@ -57,7 +58,9 @@ def weights(rows: Sequence[Row], rule: str, priors: Sequence[float]) -> list[flo
 
 @dataclass(frozen=True)
 class Node:
-    """A selected path: its ranks and tokens below the root, its score, its edges and its last three tokens."""
+    """A selected path: its ranks and tokens below the root, its score, its edges and its last three
+    tokens.
+    """
 
     ranks: tuple[int, ...]
     tokens: tuple[int, ...]

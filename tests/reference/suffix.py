@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 def longest_match(text: Sequence[int], separators: Collection[int] = ()) -> tuple[int, int, int]:
-    """(length, first end, latest earlier end) of the longest suffix that also ends earlier; (0, -1, -1) if none.
+    """(length, first end, latest earlier end) of the longest suffix that also ends earlier; (0, -1,
+    -1) if none.
 
     No token of a match is a separator.
     """
@@ -26,7 +27,9 @@ def longest_match(text: Sequence[int], separators: Collection[int] = ()) -> tupl
 
 
 def suffix_path(text: Sequence[int], separators: Collection[int], limit: int) -> list[int]:
-    """What RECAP inserts: the continuation of the latest earlier end, cut at a separator or a repeated edge."""
+    """What RECAP inserts: the continuation of the latest earlier end, cut at a separator or a
+    repeated edge.
+    """
     length, _, end = longest_match(text, separators)
     path: list[int] = []
     if length == 0:

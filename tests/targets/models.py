@@ -115,6 +115,9 @@ def _decoder(**changes: Any) -> dict[str, Any]:
         "num_attention_heads": 6,
         "num_key_value_heads": 2,
         "max_position_embeddings": CONTEXT,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
     } | changes
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from .models import FAMILIES, family, picture, turn
 
@@ -70,6 +72,18 @@ def test_text_only_models_drop_pictures_and_say_so() -> None:
     request = adapter.encode(turn("Why?", 2), pictures)
     assert request.images_dropped == 2 and request.num_image_tokens == 0
     assert request.prompt_ids.tolist() == adapter.encode(turn("Why?", 0)).prompt_ids.tolist()
+
+
+@pytest.mark.parametrize("name", ("qwen25vl", "llava"))
+def test_a_picture_that_its_exif_turns_counts_as_turned(name: str) -> None:
+    adapter, image = family(name), picture(200, 60, 1)
+    exif = image.getexif()
+    exif[0x0112] = 6  # orientation: turned by 90 degrees
+    buffer = BytesIO()
+    image.save(buffer, "JPEG", exif=exif)
+    turned, upright = Image.open(buffer), image.transpose(Image.Transpose.ROTATE_270)
+    counts = [adapter.encode(turn("?"), [p]).num_image_tokens for p in (turned, upright)]
+    assert counts[0] in (counts[1], adapter.encode(turn("?"), [image]).num_image_tokens)
 
 
 @pytest.mark.parametrize("name", ("qwen25vl", "llava"))

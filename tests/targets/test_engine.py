@@ -376,6 +376,12 @@ def test_a_tree_larger_than_the_headroom_grows_the_cache() -> None:
     for node in (0, 150, 299):
         expected = ref.logits_after(adapter, inputs, tree.tokens[tree.path(node)].tolist())
         torch.testing.assert_close(logits[node], expected, atol=1e-9, rtol=0)
+    path = tree.path(299)
+    session.commit(path)
+    committed = tree.tokens[path].tolist()
+    logits = ref.packed_logits(session, TokenTree.chain(7, [8]))
+    expected = ref.logits_after(adapter, inputs, [*committed, 7, 8])
+    torch.testing.assert_close(logits[1], expected, atol=1e-9, rtol=0)
 
 
 def test_models_the_engine_would_run_wrong_are_refused() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from baselines.autoregressive import AutoregressiveDrafter
 from recap.core.decode import decode
@@ -113,12 +114,34 @@ def test_a_folder_without_weights_is_explained(tmp_path: Path) -> None:
         load("causal_lm", path=str(folder))
 
 
+def test_a_truncated_checkpoint_is_explained(tmp_path: Path) -> None:
+    weights = saved("causal_lm", tmp_path) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="cannot load the model in"):
+        load("causal_lm", path=str(tmp_path))
+
+
+def test_a_checkpoint_without_some_weights_is_refused(tmp_path: Path) -> None:
+    weights = saved("causal_lm", tmp_path) / "model.safetensors"
+    tensors = load_file(weights)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, weights, metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"1 weights are missing.*first model\.layers\.1\.mlp"):
+        load("causal_lm", path=str(tmp_path))
+
+
+def test_a_folder_of_another_family_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="image processor"):
+        load("llava", path=str(saved("causal_lm", tmp_path)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"family": "qwen"}, "unknown model family 'qwen': one of qwen25vl, llava, causal_lm"),
         ({"family": "llava", "dtype": "fp32"}, "unknown dtype 'fp32'"),
         ({"family": "llava", "image_backend": "cv2"}, "unknown image backend 'cv2'"),
+        ({"family": "llava", "device": "gpu"}, "unknown device 'gpu'"),
     ],
 )
 def test_unknown_names_list_the_valid_ones(arguments: dict[str, Any], message: str) -> None:

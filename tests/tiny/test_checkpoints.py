@@ -85,7 +85,7 @@ def test_photographs_go_through(loaded: tuple[str, Any, Any], size: tuple[int, i
         assert "mm_token_type_ids" in inputs
     else:
         tiles = inputs["pixel_values"].shape[1]
-        assert 16 < count < 340 and tiles == {112: 2, 640: 17, 333: 10}[size[0]]
+        assert 16 < count < 340 and tiles == {112: 2, 640: 17, 333: 17}[size[0]]
 
 
 def test_newline_embeddings_separate_the_rows(loaded: tuple[str, Any, Any]) -> None:
@@ -105,9 +105,7 @@ def test_newline_embeddings_separate_the_rows(loaded: tuple[str, Any, Any]) -> N
 def test_answers_depend_on_the_picture(loaded: tuple[str, Any, Any]) -> None:
     """The bar holds on a fixed sample of every task, and falls apart with the wrong picture."""
     name, model, processor = loaded
-    samples = [
-        make_sample(task, EVAL_SEEDS + i) for task in TASKS for i in range(SAMPLES_PER_TASK)
-    ]
+    samples = [make_sample(task, EVAL_SEEDS + i) for task in TASKS for i in range(SAMPLES_PER_TASK)]
     right = score(model, processor, samples, system=True)
     assert isinstance(right, Score) and right.accuracy >= BARS[name], right
     assert 40 <= right.tokens / right.answers <= 150

@@ -3,7 +3,8 @@
 Every kernel has a readable twin in ``tests/reference`` (or a one-line definition in its docstring),
 and property tests hold the two equal. One file per subject, and no file calls another's kernels:
 numba's on-disk cache looks at the time stamp of the file a kernel stands in, so an edited helper
-elsewhere would go unnoticed.
+elsewhere would go unnoticed. The cache also pickles the tuple classes that kernels take: delete
+``__pycache__`` after renaming one of them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Kernels of prediction recycling: keyed rows, their fusion, and the search that composes them into a tree.
+"""Kernels of prediction recycling: keyed rows, their fusion, and the search that composes them into
+a tree.
 
 A *row* is the target's top-K prediction after some node: K ids, K probabilities, and the confidence
-exp(-entropy). ``U`` keys rows by one token and is dense; ``C`` and ``G`` key them by two and three tokens and
-share one open-addressing table (paper, section 3.3).
+exp(-entropy). ``U`` keys rows by one token and is dense; ``C`` and ``G`` key them by two and three
+tokens and share one open-addressing table (paper, section 3.3).
 
-One file, because numba's on-disk cache watches only the file a kernel stands in: a kernel that inlines a helper
-from another file would keep running the old helper after an edit.
+One file, because numba's on-disk cache watches only the file a kernel stands in: a kernel that
+inlines a helper from another file would keep running the old helper after an edit.
 
 n tree nodes, K row length, V vocabulary. Absent tokens, rows and ids are -1.
 """
@@ -21,8 +22,8 @@ from numba import njit
 TOKEN_BITS = 21
 MAX_VOCAB = 1 << TOKEN_BITS  # three tokens fill the 63 bits of a non-negative int64
 
-# Compiled without numba's reference counting, which would take most of the time: callers own all arrays, kernels
-# allocate nothing and return numbers only.
+# Compiled without numba's reference counting, which would take most of the time: callers own all
+# arrays, kernels allocate nothing and return numbers only.
 compiled = njit(cache=True, _nrt=False)
 
 # What `check_rows` found wrong.
@@ -41,8 +42,9 @@ class Rows(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Open addressing from packed keys to row indices; the slots of older generations count as free.
+    """Open addressing from packed keys to row indices.
 
+    Slots of an older generation count as free, so that a new generation empties the table.
     slots: int64[power of two, 2]: key, and generation << 32 | row.
     state: int64[2]: generation, number of rows.
     """
@@ -61,7 +63,7 @@ class Memory(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What the search needs of `RecapConfig`: ``rule`` is a fusion rule's number, the priors are float64 arrays."""
+    """What the search needs of `RecapConfig`: fusion rule by number, priors as float64 arrays."""
 
     rule: int
     orders: int
@@ -74,7 +76,7 @@ class Settings(NamedTuple):
     depth_priors: np.ndarray
 
 
-# --- keys and the table ---------------------------------------------------------------------------------------
+# --- keys and the table ---------------------------------------------------------------------------
 
 
 @compiled
@@ -133,7 +135,7 @@ def rehash_rows(table, slots):
             slots[slot, 1] = table.slots[old, 1]
 
 
-# --- writing rows ---------------------------------------------------------------------------------------------
+# --- writing rows ---------------------------------------------------------------------------------
 
 
 @compiled
@@ -180,16 +182,18 @@ def seed(memory, tokens, ids, probs, blocked):
     """
     for i in range(len(tokens) - 1, -1, -1):
         token = tokens[i]
-        if not _is_in(token, blocked):
+        if not _is_among(token, blocked, len(blocked)):
             _write_row(memory.unigrams, token, ids[i], probs[i], row_confidence(probs[i]))
             memory.present[token] = 1
 
 
 @compiled
 def refresh(memory, tokens, parents, earlier, previous, ids, probs, orders):
-    """Write the rows of all n nodes under their one-, two- and three-token keys (design: first occurrence wins).
+    """Write the rows of all n nodes under their one-, two- and three-token keys (design: first
+    occurrence wins).
 
-    ``earlier`` and ``previous``: the two tokens in front of the root. Backwards as in `seed`. The table must
+    ``earlier`` and ``previous``: the two tokens in front of the root. Backwards as in `seed`. The
+                                  table must
     have room for 2 n more rows.
     """
     for i in range(len(tokens) - 1, -1, -1):
@@ -208,7 +212,9 @@ def refresh(memory, tokens, parents, earlier, previous, ids, probs, orders):
 
 @compiled
 def context_of(tokens, parents, node, earlier, previous):
-    """The two tokens in front of ``node``, oldest first; in front of the root stand earlier and previous."""
+    """The two tokens in front of ``node``, oldest first; in front of the root stand earlier and
+    previous.
+    """
     parent = parents[node]
     if parent < 0:
         return np.int64(earlier), np.int64(previous)
@@ -219,14 +225,15 @@ def context_of(tokens, parents, node, earlier, previous):
 
 
 @compiled
-def _is_in(token, tokens):
-    for other in tokens:
-        if other == token:
-            return True
-    return False
+def _is_among(token, tokens, size):
+    """Whether ``token`` is one of the first ``size`` tokens."""
+    at = 0
+    while at < size and tokens[at] != token:
+        at += 1
+    return at < size
 
 
-# --- fusion ---------------------------------------------------------------------------------------------------
+# --- fusion ---------------------------------------------------------------------------------------
 
 
 class Fusion(NamedTuple):
@@ -280,14 +287,15 @@ def _copy_source(fusion, index, rows, row):
 def fuse(fusion, count, rule, priors, tally):
     """Fuse the first ``count`` rows (see `recap.fusion`); the number of candidates kept.
 
-    ``tally``: float64[3, 4], or [0, 4] to switch it off: per number of rows, calls and summed normalised weights.
+    ``tally``: float64[3, 4], or [0, 4] to switch it off: per number of rows, calls and summed
+               normalised weights.
     """
     chosen = 0
     if count > 1:
         chosen = _weigh(fusion, count, rule, priors)
         if len(tally) > 0:
             _add_to_tally(fusion, count, tally)
-    if count == 1 or rule == CONFIDENCE_GATE or rule == BACKOFF:
+    if count == 1 or rule in (CONFIDENCE_GATE, BACKOFF):
         return _keep_row(fusion, chosen)
     return _keep_heaviest(fusion, _merge(fusion, count))
 
@@ -309,7 +317,7 @@ def _weigh(fusion, count, rule, priors):
             fusion.weights[j] = 0.0
             if rule == CONFIDENCE_GATE and fusion.confidence[j] > fusion.confidence[chosen]:
                 chosen = j
-    if rule == CONFIDENCE_GATE or rule == BACKOFF:
+    if rule in (CONFIDENCE_GATE, BACKOFF):
         fusion.weights[chosen] = 1.0
     return chosen
 
@@ -338,7 +346,9 @@ def _keep_row(fusion, index):
 
 @compiled
 def _merge(fusion, count):
-    """Sum the weighted probabilities per id, ids in the order first seen; the number of ids (Equation 5)."""
+    """Sum the weighted probabilities per id, ids in the order first seen; the number of ids
+    (Equation 5).
+    """
     size = 0
     for source in range(count):
         for j in range(fusion.ids.shape[1]):
@@ -358,7 +368,9 @@ def _merge(fusion, count):
 
 @compiled
 def _keep_heaviest(fusion, size):
-    """Keep the K heaviest ids, first seen first on ties, renormalised (Equation 6); their number."""
+    """Keep the K heaviest ids, first seen first on ties, renormalised (Equation 6); their
+    number.
+    """
     ids, probs = fusion.kept_ids, fusion.kept_probs
     kept = 0
     for i in range(size):
@@ -381,29 +393,28 @@ def _keep_heaviest(fusion, size):
     return kept
 
 
-# --- best-first search ----------------------------------------------------------------------------------------
+# --- best-first search ----------------------------------------------------------------------------
 
-# A selected node. ``best_offer`` is the score of its best child that is not selected yet, -inf where there is none;
-# the last three fields serve the packing.
+# A selected node. ``best_offer`` is the score of its best child that is not selected yet, -inf
+# where there is none; the last three fields serve the packing.
 NODE = np.dtype(
     [
-        ("token", np.int32),
-        ("parent", np.int32),
-        ("rank", np.int32),
-        ("depth", np.int32),
+        ("token", np.int64),
+        ("parent", np.int64),
+        ("rank", np.int64),
+        ("depth", np.int64),
         ("score", np.float64),
         ("best_offer", np.float64),
-        ("next_offer", np.int32),
-        ("num_offers", np.int32),
-        ("first_child", np.int32),
-        ("next_sibling", np.int32),
-        ("place", np.int32),
+        ("next_offer", np.int64),
+        ("num_offers", np.int64),
+        ("first_child", np.int64),
+        ("next_sibling", np.int64),
+        ("place", np.int64),
     ],
-    align=True,
 )
 
 # A child that a selected node offers.
-OFFER = np.dtype([("token", np.int32), ("rank", np.int32), ("score", np.float64)], align=True)
+OFFER = np.dtype([("token", np.int64), ("rank", np.int64), ("score", np.float64)])
 
 
 class Workspace(NamedTuple):
@@ -425,10 +436,12 @@ class Workspace(NamedTuple):
 
 @compiled
 def search(memory, work, num_fallback, u, v, root, suffix, blocked, settings, tally):
-    """Compose fused rows into a tree (see `recap.best_first`), packed into ``work``; its number of nodes.
+    """Compose fused rows into a tree (see `recap.best_first`), packed into ``work``; its number of
+    nodes.
 
-    ``u`` and ``v`` are the tokens in front of ``root``, int32[s] ``suffix`` is the path to insert. Where no row is
-    keyed by the root, the first ``num_fallback`` rows in ``work.fusion`` take its place.
+    ``u`` and ``v`` are the tokens in front of ``root``, int32[s] ``suffix`` is the path to insert.
+    Where no row is keyed by the root, the first ``num_fallback`` rows in ``work.fusion`` take its
+    place.
     """
     nodes = work.nodes
     _set_node(nodes, 0, root, -1, 0, 0, 1.0)
@@ -478,7 +491,9 @@ def _predict(memory, work, node, num_fallback, u, v, settings, tally):
 
 @compiled
 def _offer_children(work, parent, count, num_arrived, blocked, settings):
-    """Offer the first ``width`` candidates; a filtered one leaves its place empty. All offers so far."""
+    """Offer the first ``width`` candidates; a filtered one leaves its place empty. All offers so
+    far.
+    """
     node = work.nodes[parent]
     ids, probs = work.fusion.kept_ids, work.fusion.kept_probs
     scale = node.score * settings.depth_priors[min(node.depth, len(settings.depth_priors) - 1)]
@@ -486,7 +501,7 @@ def _offer_children(work, parent, count, num_arrived, blocked, settings):
     for rank in range(min(count, settings.width)):
         token = ids[rank]
         if (
-            _is_in(token, blocked)
+            _is_among(token, blocked, len(blocked))
             or _is_among(token, work.followers, num_followers)
             or _is_among(token, ids, rank)
         ):
@@ -503,7 +518,9 @@ def _offer_children(work, parent, count, num_arrived, blocked, settings):
 
 @compiled
 def _followers(nodes, node, followers):
-    """The tokens that follow ``node``'s token on its own path: edges that must not repeat. Their number."""
+    """The tokens that follow ``node``'s token on its own path: edges that must not repeat. Their
+    number.
+    """
     token = nodes[node].token
     size = 0
     while node > 0:
@@ -516,16 +533,10 @@ def _followers(nodes, node, followers):
 
 
 @compiled
-def _is_among(token, tokens, size):
-    for i in range(size):
-        if tokens[i] == token:
-            return True
-    return False
-
-
-@compiled
 def _insert_offer(offers, parent, at, token, rank, score):
-    """Keep offers by descending score, then rank: rows come sorted, so this rarely moves anything."""
+    """Keep offers by descending score, then rank: rows come sorted, so this rarely moves
+    anything.
+    """
     while at > 0 and offers[parent, at - 1].score < score:
         offers[parent, at].token = offers[parent, at - 1].token
         offers[parent, at].rank = offers[parent, at - 1].rank
@@ -556,7 +567,8 @@ def _best_parent(nodes, offers, size):
 
 @compiled
 def _rank_path_before(nodes, offers, a, b):
-    """Whether the ranks from the root to ``a``'s best offer are lexicographically smaller than to ``b``'s.
+    """Whether the ranks from the root to ``a``'s best offer are lexicographically smaller than to
+    ``b``'s.
 
     Neither path contains the other, since no offer is a node yet.
     """
@@ -585,12 +597,14 @@ def _take_offer(nodes, offers, parent, node):
         nodes[parent].best_offer = -np.inf
 
 
-# --- packing --------------------------------------------------------------------------------------------------
+# --- packing --------------------------------------------------------------------------------------
 
 
 @compiled
 def _pack(work, size, suffix, met, tail):
-    """Depth-first preorder by rank path, then the suffix nodes that the search did not meet; number of nodes."""
+    """Depth-first preorder by rank path, then the suffix nodes that the search did not meet; number
+    of nodes.
+    """
     nodes = work.nodes
     _link_siblings(nodes, size)
     node = 0
@@ -612,7 +626,9 @@ def _pack(work, size, suffix, met, tail):
 
 @compiled
 def _next_in_preorder(nodes, node):
-    """The first child, or else the next sibling of the nearest ancestor that has one; -1 at the end."""
+    """The first child, or else the next sibling of the nearest ancestor that has one; -1 at the
+    end.
+    """
     if nodes[node].first_child >= 0:
         return nodes[node].first_child
     while node > 0 and nodes[node].next_sibling < 0:

@@ -1,7 +1,9 @@
 """Kernels of an online suffix automaton over flat arrays (see `recap.core.suffix_automaton`).
 
-A state stands for all substrings with one set of end positions; its ``LINK`` is the state of the longest suffix
-that also ends elsewhere. The text may be cut by separators: the automaton then restarts at its initial state,
+A state stands for all substrings with one set of end positions; its ``LINK`` is the state of the
+longest suffix that also ends elsewhere. The text may be cut by separators: the automaton then
+                                                                            restarts at its initial
+                                                                            state,
 so no state spans a separator.
 
 header: int64[7], see the field numbers below.
@@ -27,7 +29,8 @@ LENGTH, LINK, FIRST_EDGE, FIRST_END, LAST_END = range(5)
 # edges
 SOURCE, TOKEN, TARGET, NEXT_EDGE = range(4)
 
-# Below this many new tokens, last ends are carried up the suffix links token by token; above, once for all.
+# Below this many new tokens, last ends are carried up the suffix links token by token; above, once
+# for all.
 BULK = 32
 
 
@@ -86,7 +89,9 @@ def _add_state(header, states, length, link, first_end, last_end):
 
 @compiled
 def _split(header, states, edges, slots, source, token, state):
-    """Move the substrings of ``state`` that are reached over ``source`` into a state of their own."""
+    """Move the substrings of ``state`` that are reached over ``source`` into a state of their
+    own.
+    """
     short = _add_state(
         header,
         states,
@@ -111,7 +116,9 @@ def _split(header, states, edges, slots, source, token, state):
 
 @compiled
 def _reach(header, states, edges, slots, source, token):
-    """The state of exactly the substrings that ``token`` extends from ``source``, where an edge exists."""
+    """The state of exactly the substrings that ``token`` extends from ``source``, where an edge
+    exists.
+    """
     state = edges[slots[_slot_of(edges, slots, source, token)] - 1, TARGET]
     if states[state, LENGTH] == states[source, LENGTH] + 1:
         return np.int64(state)
@@ -120,7 +127,9 @@ def _reach(header, states, edges, slots, source, token):
 
 @compiled
 def _append(header, states, edges, slots, token, end):
-    """Extend the text by one token that ends at position ``end``; the state of the whole (cut) text."""
+    """Extend the text by one token that ends at position ``end``; the state of the whole (cut)
+    text.
+    """
     source = header[LAST]
     if slots[_slot_of(edges, slots, source, token)] != 0:
         # Only after a restart: this beginning has been read before.
@@ -176,40 +185,39 @@ def _settle_last_ends(header, states, order, num_tokens):
 
 @compiled
 def _is_in(token, tokens):
-    for other in tokens:
-        if other == token:
-            return True
-    return False
+    at = 0
+    while at < len(tokens) and tokens[at] != token:
+        at += 1
+    return at < len(tokens)
 
 
 @compiled
-def extend_automaton(header, states, edges, slots, text, order, tokens, separators):
-    """Append int32[m] ``tokens``. The arrays must have room (2 states and 3 edges per token of text).
+def extend_automaton(header, states, edges, slots, text, order, num_tokens, separators):
+    """Read on in ``text`` until ``num_tokens`` of it are read.
 
-    Afterwards the header holds the match: the longest suffix that also ends earlier, with its first and its
-    latest earlier end; length 0 and ends -1 where there is none. Amortised constant time per token, besides the
-    walk up the suffix links that keeps last ends exact: at most as long as the match, hence `BULK`.
+    The arrays must have room: 2 states and 3 edges per token of text. Afterwards the header holds
+    the match: the longest suffix that also ends earlier, with its first and its latest earlier end;
+    length 0 and ends -1 where there is none. Amortised constant time per token, besides the walk up
+    the suffix links that keeps last ends exact: no longer than the match, hence `BULK`.
     """
-    end = header[NUM_TOKENS]
-    in_bulk = len(tokens) - 1 if len(tokens) > BULK else 0
-    for i in range(len(tokens)):
-        token = tokens[i]
-        text[end] = token
+    start = header[NUM_TOKENS]
+    header[NUM_TOKENS] = num_tokens
+    settled = num_tokens - 1 if num_tokens - start > BULK else start  # the last token walks always
+    for end in range(start, num_tokens):
+        token = text[end]
         if _is_in(token, separators):
             header[LAST] = 0
             _set_match(header, states, 0)
-        elif i < in_bulk:
+        elif end < settled:
             state = _append(header, states, edges, slots, token, end)
             states[state, LAST_END] = end
             header[LAST] = state
         else:
-            if i == in_bulk and i > 0:
+            if end == settled and settled > start:
                 _settle_last_ends(header, states, order, end)
             _step(header, states, edges, slots, token, end)
-        end += 1
-    header[NUM_TOKENS] = end
-    if in_bulk > 0 and header[LAST] == 0:
-        _settle_last_ends(header, states, order, end)
+    if settled > start and header[LAST] == 0:
+        _settle_last_ends(header, states, order, num_tokens)
 
 
 @compiled
@@ -223,7 +231,8 @@ def rehash_edges(header, edges, slots):
 def suffix_path(header, text, separators, path):
     """Fill int32[limit] ``path`` with what followed the match's latest earlier end; its length.
 
-    It is cut before what RECAP would not insert: a separator, or a (token, token) edge that is on the path
+    It is cut before what RECAP would not insert: a separator, or a (token, token) edge that is on
+                                                  the path
     already; the first edge leaves the newest token.
     """
     size = 0
@@ -242,7 +251,9 @@ def suffix_path(header, text, separators, path):
 
 @compiled
 def _repeats_edge(root, path, size, token):
-    """Whether the edge to ``token`` from the end of (root, path) is an edge of (root, path) already."""
+    """Whether the edge to ``token`` from the end of (root, path) is an edge of (root, path)
+    already.
+    """
     end = path[size - 1] if size > 0 else root
     source = root
     for i in range(size):

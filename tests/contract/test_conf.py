@@ -1,0 +1,128 @@
+"""Contracts over ``conf/``: every entry is found by its folder, so a new YAML is covered as it is
+added.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from experiments import compose
+from experiments.plan import REPOSITORY
+from experiments.targets import _OPTIONS
+from recap.config import RecapConfig
+from recap.core.decode import decode
+from recap.core.interfaces import Limits
+from tests.experiments.fakes import STOP, VOCABULARY, FakeTarget, next_token
+
+
+def names(group: str) -> list[str]:
+    return sorted(path.stem for path in (REPOSITORY / "conf" / group).glob("*.yaml"))
+
+
+class NoClock:
+    def now(self) -> int:
+        return 0
+
+    def lap(self, phase: str) -> None:
+        pass
+
+    def generation_boundary(self) -> None:
+        pass
+
+    def forward_boundary(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("group", ["model", "bench", "method"])
+def test_every_entry_composes_under_its_own_name(group: str) -> None:
+    assert names(group)
+    for name in names(group):
+        cfg = compose.compose_cfg(f"{group}={name}")
+        assert cfg[group].name == name
+        compose.plan_from_cfg(cfg)
+
+
+@pytest.mark.parametrize("model", names("model"))
+def test_model_options_exist(model: str) -> None:
+    options = set(compose.compose_cfg(f"model={model}").model) - {"name"}
+    assert options <= set(_OPTIONS)
+
+
+@pytest.mark.parametrize("method", names("method"))
+@pytest.mark.parametrize("max_new_tokens", [1, 2, 7, 60])
+def test_every_method_is_lossless_on_a_scripted_target(method: str, max_new_tokens: int) -> None:
+    plan = compose.plan_from_cfg(compose.compose_cfg(f"method={method}"))
+    arm = plan.arms[-1]
+    drafter = arm.make(VOCABULARY)
+    target = FakeTarget()
+    for question in ("one two one two one", "what is here", "one two three one two"):
+        request = target.encode([{"content": [{"text": question}]}])
+        session = target.open(request, drafter.needs, max_new_tokens)
+        generation = decode(session, drafter, Limits(max_new_tokens), NoClock())
+        expected = greedy(request.prompt_ids.tolist(), max_new_tokens)
+        assert generation.output_ids == expected
+        assert len(generation.num_accepted) == len(generation.num_candidates)
+
+
+def greedy(history: list[int], max_new_tokens: int) -> list[int]:
+    output: list[int] = []
+    while len(output) < max_new_tokens and (not output or output[-1] != STOP):
+        output.append(next_token(*(history + output)[-2:]))
+    return output
+
+
+@pytest.mark.parametrize("method", names("method"))
+def test_every_method_resumes_from_its_stream_state(method: str) -> None:
+    arm = compose.plan_from_cfg(compose.compose_cfg(f"method={method}")).arms[-1]
+    drafter, resumed = arm.make(VOCABULARY), arm.make(VOCABULARY)
+    target = FakeTarget()
+
+    def generate(which: object, question: str) -> tuple[list[int], list[int]]:
+        request = target.encode([{"content": [{"text": question}]}])
+        session = target.open(request, drafter.needs, 30)
+        generation = decode(session, which, Limits(30), NoClock())  # type: ignore[arg-type]
+        return generation.num_accepted, generation.num_candidates
+
+    generate(drafter, "one two one two one")
+    state = {name: np.array(array) for name, array in drafter.stream_state().items()}
+    resumed.load_stream_state(state)
+    for question in ("what is here", "one two three one two"):
+        assert generate(resumed, question) == generate(drafter, question)
+
+
+def test_recap_yaml_states_every_setting_with_its_default() -> None:
+    node = yaml.safe_load((REPOSITORY / "conf/method/recap.yaml").read_text())["config"]
+    node.pop("_target_")
+    fields = {f.name: f.default for f in dataclasses.fields(RecapConfig)}
+    assert {k: tuple(v) if isinstance(v, list) else v for k, v in node.items()} == fields
+
+
+def test_public_options_are_frozen() -> None:
+    """Growing the command line is a deliberate change of this list."""
+    expected = """model bench method max_new_tokens dtype device arms timing reset history null
+    order_seed repeat warmup results_root"""
+    assert sorted(compose.compose_cfg()) == sorted(expected.split())
+
+
+def test_readme_commands_compose() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    commands = re.findall(r"^python run\.py ([^#\n]*)", text, flags=re.MULTILINE)
+    assert len(commands) >= 5
+    for command in commands:
+        overrides = [part.strip("'") for part in re.findall(r"'[^']*'|\S+", command)]
+        if "-m" not in overrides:
+            compose.plan_from_cfg(compose.compose_cfg(*overrides))
+
+
+def test_makefile_describes_every_target() -> None:
+    text = (REPOSITORY / "Makefile").read_text()
+    targets = re.findall(r"^([a-z0-9-]+):", text, flags=re.MULTILINE)
+    described = re.findall(r"^([a-z0-9-]+):.*## ", text, flags=re.MULTILINE)
+    assert sorted(targets) == sorted(described)
+    assert Path(REPOSITORY / ".ci" / "run").stat().st_mode & 0o100
