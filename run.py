@@ -51,6 +51,9 @@ def main() -> int:
     except KeyboardInterrupt:
         print("Interrupted: run the same command again to resume.", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever read our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 2 if failures else 0
 
 

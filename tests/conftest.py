@@ -1,4 +1,4 @@
-"""Property tests draw the same examples every time, so that a failure here is a failure everywhere."""
+"""Property tests draw the same examples every time: a failure here is a failure everywhere."""
 
 from __future__ import annotations
 

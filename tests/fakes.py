@@ -45,11 +45,11 @@ class ScriptedTarget:
         logits = np.array([self.logits(text) for text in texts]).reshape(-1, self.vocab_size)
         ids = np.argsort(-logits, axis=1, kind="stable")[:, : min(topk, self.vocab_size)]
         exponentials = np.exp(np.take_along_axis(logits, ids, axis=1))
-        totals = exponentials.sum(axis=1, keepdims=True)
+        probs = exponentials / exponentials.sum(axis=1, keepdims=True)
         return Predictions(
             logits.argmax(axis=1).astype(np.int32),
             ids.astype(np.int32),
-            np.divide(exponentials, totals, where=totals > 0).astype(np.float32),
+            probs.astype(np.float32),
         )
 
     def greedy(self, prompt: Sequence[int], max_new_tokens: int) -> list[int]:
@@ -77,8 +77,8 @@ class ScriptedSession:
     num_verified: int = 0
 
     def __post_init__(self) -> None:
-        self.blocked_ids = frozenset() if self.target.blocked is None else {self.target.blocked}
-        self.blocked_ids = frozenset(self.blocked_ids)
+        blocked = self.target.blocked
+        self.blocked_ids = frozenset() if blocked is None else frozenset({blocked})
         self.stop_ids = self.target.stop_ids
         self.history = self.prompt_ids.tolist()
         self._tree: TokenTree | None = None
@@ -111,8 +111,7 @@ class ScriptedSession:
     def commit(self, nodes: IntArray) -> None:
         assert self._tree is not None
         self.history += self._tree.tokens[nodes[1:]].tolist()
-        text = self.history
-        self.history.append(self.target.next_token(text))
+        self.history.append(self.target.next_token(self.history))
 
     def close(self) -> None:
         self._tree = None

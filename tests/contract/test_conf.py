@@ -17,8 +17,17 @@ from experiments.plan import REPOSITORY
 from experiments.targets import _OPTIONS
 from recap.config import RecapConfig
 from recap.core.decode import decode
-from recap.core.interfaces import Limits
-from tests.experiments.fakes import STOP, VOCABULARY, FakeTarget, next_token
+from recap.core.interfaces import Drafter, Limits
+from tests.fakes import ScriptedTarget
+
+# Token 0 stands for a picture; 1 ends a text; 15 is the vocabulary's edge.
+SCRIPT = ScriptedTarget(seed=4, vocab_size=16, stop_ids=frozenset({1}), blocked=0)
+PROMPTS = [
+    [3, 0, 0, 0, 0, 4, 5, 3, 4, 5, 3, 4],
+    [15, 7],
+    [2],
+    [0, 0, 9, 8, 3, 4, 5, 3, 15, 15, 15],
+]
 
 
 def names(group: str) -> list[str]:
@@ -59,41 +68,29 @@ def test_model_options_exist(model: str) -> None:
 def test_every_method_is_lossless_on_a_scripted_target(method: str, max_new_tokens: int) -> None:
     plan = compose.plan_from_cfg(compose.compose_cfg(f"method={method}"))
     arm = plan.arms[-1]
-    drafter = arm.make(VOCABULARY)
-    target = FakeTarget()
-    for question in ("one two one two one", "what is here", "one two three one two"):
-        request = target.encode([{"content": [{"text": question}]}])
-        session = target.open(request, drafter.needs, max_new_tokens)
+    drafter = arm.make(SCRIPT.vocab_size)
+    for prompt in PROMPTS:
+        session = SCRIPT.open(prompt, drafter.needs)
         generation = decode(session, drafter, Limits(max_new_tokens), NoClock())
-        expected = greedy(request.prompt_ids.tolist(), max_new_tokens)
-        assert generation.output_ids == expected
+        assert generation.output_ids == SCRIPT.greedy(prompt, max_new_tokens)
         assert len(generation.num_accepted) == len(generation.num_candidates)
-
-
-def greedy(history: list[int], max_new_tokens: int) -> list[int]:
-    output: list[int] = []
-    while len(output) < max_new_tokens and (not output or output[-1] != STOP):
-        output.append(next_token(*(history + output)[-2:]))
-    return output
 
 
 @pytest.mark.parametrize("method", names("method"))
 def test_every_method_resumes_from_its_stream_state(method: str) -> None:
     arm = compose.plan_from_cfg(compose.compose_cfg(f"method={method}")).arms[-1]
-    drafter, resumed = arm.make(VOCABULARY), arm.make(VOCABULARY)
-    target = FakeTarget()
+    drafter, resumed = arm.make(SCRIPT.vocab_size), arm.make(SCRIPT.vocab_size)
 
-    def generate(which: object, question: str) -> tuple[list[int], list[int]]:
-        request = target.encode([{"content": [{"text": question}]}])
-        session = target.open(request, drafter.needs, 30)
-        generation = decode(session, which, Limits(30), NoClock())  # type: ignore[arg-type]
+    def generate(which: Drafter, prompt: list[int]) -> tuple[list[int], list[int]]:
+        session = SCRIPT.open(prompt, drafter.needs)
+        generation = decode(session, which, Limits(30), NoClock())
         return generation.num_accepted, generation.num_candidates
 
-    generate(drafter, "one two one two one")
+    generate(drafter, PROMPTS[0])
     state = {name: np.array(array) for name, array in drafter.stream_state().items()}
     resumed.load_stream_state(state)
-    for question in ("what is here", "one two three one two"):
-        assert generate(resumed, question) == generate(drafter, question)
+    for prompt in PROMPTS[1:]:
+        assert generate(resumed, prompt) == generate(drafter, prompt)
 
 
 def test_recap_yaml_states_every_setting_with_its_default() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +16,7 @@ def brute_force(tree: TokenTree, choices: list[int]) -> int:
     best = 0
     for node in range(len(tree)):
         path = tree.path(node).tolist()
-        agrees = all(
-            tree.tokens[child] == choices[parent]
-            for parent, child in zip(path, path[1:], strict=False)
-        )
+        agrees = all(tree.tokens[child] == choices[parent] for parent, child in pairwise(path))
         if agrees and tree.depths[node] > tree.depths[best]:
             best = node
     return best

@@ -1,4 +1,4 @@
-"""The loop is lossless: whatever a drafter proposes, the output is that of autoregressive decoding."""
+"""The loop is lossless: whatever a drafter proposes, the output is the autoregressive one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ class ScriptedDrafter:
 
     def propose(self, history: IntArray) -> TokenTree:
         assert not history.flags.writeable
-        return self._propose(history) if callable(self._propose) else TokenTree.root_only(history[-1])
+        return (
+            self._propose(history) if callable(self._propose) else TokenTree.root_only(history[-1])
+        )
 
     def observe(self, step: VerifiedStep) -> None:
         self.steps.append(step)

@@ -13,7 +13,7 @@ ALPHABET = st.sampled_from([0, 1, 1, 2, 3, PLACEHOLDER])
 PIECES = st.lists(st.lists(ALPHABET, max_size=60), min_size=1, max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=1000)
 @given(PIECES, st.booleans(), st.integers(1, 6))
 def test_equals_brute_force(pieces: list[list[int]], restart: bool, limit: int) -> None:
     """Pieces of any size: single tokens walk, long pieces are settled in bulk, and it grows."""
