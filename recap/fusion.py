@@ -72,8 +72,7 @@ def fuse(
     priors: Sequence[float] = (0.70, 0.20, 0.10),
     top_k: int = 8,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Fuse one to three (ids, probs) rows, most specific first: kept ids, heaviest first, and their
-    probabilities.
+    """Fuse one to three (ids, probs) rows, most specific first, into one such row.
 
     The search calls the same kernel; this is its way in for a reader, a notebook or an analysis.
 

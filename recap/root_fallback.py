@@ -147,9 +147,7 @@ class SemanticFallback(RecencyFallback):
         self._query = None
 
     def observe(self, step: VerifiedStep) -> None:
-        """Index the step's rows by their hidden states, and keep the state that predicted the next
-        root.
-        """
+        """Index the step's rows by hidden state; keep the state that predicted the next root."""
         if step.hidden_states is None:
             raise ValueError("the semantic root fallback needs VerifiedStep.hidden_states")
         nodes, places = self._store(step)
@@ -162,9 +160,7 @@ class SemanticFallback(RecencyFallback):
         self._query = states[int(step.accepted[-1]) if len(step.accepted) else 0]
 
     def fill(self, work: kernels.Fusion) -> int:
-        """Write the most similar rows into ``work``; their number. The newer of two equally similar
-        ones first.
-        """
+        """Write the most similar rows into ``work``, the newer first on ties; their number."""
         if self._query is None or self._states is None:
             return 0
         places = self._index.places()[::-1]

@@ -45,8 +45,7 @@ class PredictionMemory:
         self.vocab_size = vocab_size
         self.top_k = top_k
         self.orders = orders
-        # Left unwritten: a row means nothing until ``present`` says so, and untouched pages cost no
-        # memory.
+        # Left unwritten: no row means anything until ``present`` says so.
         self._unigrams = _empty_rows(vocab_size, top_k)
         self._present = np.zeros(vocab_size, np.uint8)
         self._contexts = _empty_rows(FIRST_SLOTS // 2, top_k)
@@ -67,12 +66,13 @@ class PredictionMemory:
         self._table.state[1] = 0
 
     def seed(self, tokens: IntArray, predictions: Predictions, blocked: IntArray) -> None:
-        """Write one ``U`` row per prompt token, int32[m], except blocked ones; a token's first row
-        wins.
+        """Write one ``U`` row per prompt token, int32[m]; a token's first row wins.
+
+        Tokens among int32[b] ``blocked`` get none.
         """
         tokens = np.ascontiguousarray(tokens, np.int32)
         ids, probs = self._checked(tokens, predictions)
-        kernels.seed(self.arrays, tokens, ids, probs, blocked)
+        self._refuse(kernels.seed(self.arrays, tokens, ids, probs, blocked))
 
     def refresh(
         self, tree: TokenTree, earlier: int, previous: int, predictions: Predictions
@@ -86,9 +86,10 @@ class PredictionMemory:
         ids, probs = self._checked(tree.tokens, predictions)
         if self.orders > 1:
             self._reserve((self.orders - 1) * len(tree))
-        kernels.refresh(
+        fault = kernels.refresh(
             self.arrays, tree.tokens, tree.parents, earlier, previous, ids, probs, self.orders
         )
+        self._refuse(fault)
 
     def _checked(self, tokens: IntArray, predictions: Predictions) -> tuple[IntArray, Any]:
         """The ids int32[n, k] and probs float32[n, k] of a row per token, or ValueError."""
@@ -104,16 +105,15 @@ class PredictionMemory:
                 f"rows hold {ids.shape[1]} predictions, expected 1 to top_k={self.top_k}: the "
                 "engine must be asked for Needs.topk predictions"
             )
-        fault = kernels.check_rows(tokens, ids, self.vocab_size)
+        return ids, probs
+
+    def _refuse(self, fault: int) -> None:
         if fault != kernels.OK:
             what = "a tree or prompt token" if fault == kernels.BAD_TOKEN else "a predicted id"
             raise ValueError(f"{what} is outside the vocabulary of {self.vocab_size} tokens")
-        return ids, probs
 
     def _reserve(self, rows: int) -> None:
-        """Make room for so many more context rows, doubling the table while it would be over half
-        full.
-        """
+        """Make room for so many more context rows: the table doubles when half full."""
         num_slots = len(self._table.slots)
         needed = 2 * (int(self._table.state[1]) + rows)
         if needed <= num_slots:

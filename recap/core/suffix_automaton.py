@@ -107,6 +107,25 @@ class SuffixAutomaton:
         """The longest suffix that also ends earlier."""
         return Match(*self._header[4:7].tolist())
 
+    def match_with(self, token: int) -> tuple[int, int]:
+        """Length and first end of the longest suffix of the text and ``token`` that the text
+        contains as it is; (0, -1) where ``token`` is new. The text stays as it is.
+        """
+        length, first_end = kernels.match_with(
+            self._header, self._states, self._edges, self._slots, token
+        )
+        return int(length), int(first_end)
+
+    def match_followed_by(self, count: int) -> tuple[int, int]:
+        """Length and first end of the longest suffix that also ends earlier, with at least
+        ``count`` tokens between its first end and the newest token.
+
+        Where no suffix has that many, the first end of the shortest one, the newest token alone;
+        (0, -1) where that is new.
+        """
+        length, first_end = kernels.match_followed_by(self._header, self._states, count)
+        return int(length), int(first_end)
+
     def continuation(self, end: int, limit: int) -> IntArray:
         """int32[<= limit], a copy: the text behind position ``end``, up to the end of the text."""
         return self._text[end + 1 : min(end + 1 + limit, self._length)].copy()

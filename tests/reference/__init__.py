@@ -1,3 +1,1 @@
-"""RECAP written for reading: dictionaries, heapq and brute force. The kernels are held equal to
-it.
-"""
+"""RECAP written for reading: dictionaries, heapq and brute force. The kernels must equal it."""

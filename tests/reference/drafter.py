@@ -58,9 +58,7 @@ def weights(rows: Sequence[Row], rule: str, priors: Sequence[float]) -> list[flo
 
 @dataclass(frozen=True)
 class Node:
-    """A selected path: its ranks and tokens below the root, its score, its edges and its last three
-    tokens.
-    """
+    """A path: ranks and tokens below the root, score, edges used, and the last three tokens."""
 
     ranks: tuple[int, ...]
     tokens: tuple[int, ...]
@@ -131,10 +129,12 @@ class ReferenceDrafter:
         if depth == cfg.depth:
             return []
         eta = cfg.depth_priors[min(depth, len(cfg.depth_priors) - 1)]
+        candidates = self.candidates(parent.context)[: cfg.width]
         children: list[Node] = []
-        for rank, (token, q) in enumerate(self.candidates(parent.context)[: cfg.width]):
+        for rank, (token, q) in enumerate(candidates):
             edge = (parent.context[-1], token)
-            if token in self.blocked or edge in parent.edges:
+            is_double = token in (earlier for earlier, _ in candidates[:rank])
+            if token in self.blocked or edge in parent.edges or is_double:
                 continue
             children.append(
                 Node(

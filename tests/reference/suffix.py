@@ -9,27 +9,24 @@ if TYPE_CHECKING:
 
 
 def longest_match(text: Sequence[int], separators: Collection[int] = ()) -> tuple[int, int, int]:
-    """(length, first end, latest earlier end) of the longest suffix that also ends earlier; (0, -1,
-    -1) if none.
+    """Length, first end and latest earlier end of the longest suffix that also ends earlier.
 
-    No token of a match is a separator.
+    (0, -1, -1) where there is none. No token of a match is a separator.
     """
-    for length in range(len(text) - 1, 0, -1):
-        suffix = text[len(text) - length :]
-        if any(token in separators for token in suffix):
-            continue
-        ends = [
-            e for e in range(length - 1, len(text) - 1) if text[e - length + 1 : e + 1] == suffix
-        ]
-        if ends:
-            return length, ends[0], ends[-1]
-    return 0, -1, -1
+    longest, first, last = 0, -1, -1
+    for end in range(len(text) - 1):
+        length = 0
+        while length <= end and text[end - length] == text[-1 - length] not in separators:
+            length += 1
+        if length > longest:
+            longest, first = length, end
+        if length == longest > 0:
+            last = end
+    return longest, first, last
 
 
 def suffix_path(text: Sequence[int], separators: Collection[int], limit: int) -> list[int]:
-    """What RECAP inserts: the continuation of the latest earlier end, cut at a separator or a
-    repeated edge.
-    """
+    """What followed the latest earlier end, cut at a separator or a repeated edge."""
     length, _, end = longest_match(text, separators)
     path: list[int] = []
     if length == 0:

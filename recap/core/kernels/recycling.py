@@ -1,5 +1,4 @@
-"""Kernels of prediction recycling: keyed rows, their fusion, and the search that composes them into
-a tree.
+"""Kernels of prediction recycling: keyed rows, their fusion, and the search that composes a tree.
 
 A *row* is the target's top-K prediction after some node: K ids, K probabilities, and the confidence
 exp(-entropy). ``U`` keys rows by one token and is dense; ``C`` and ``G`` key them by two and three
@@ -26,7 +25,7 @@ MAX_VOCAB = 1 << TOKEN_BITS  # three tokens fill the 63 bits of a non-negative i
 # arrays, kernels allocate nothing and return numbers only.
 compiled = njit(cache=True, _nrt=False)
 
-# What `check_rows` found wrong.
+# What is wrong with rows that are to be written.
 OK, BAD_TOKEN, BAD_ID = range(3)
 
 # Fusion rules, in the order of `recap.fusion.RULES`.
@@ -149,7 +148,7 @@ def row_confidence(probs):
 
 
 @compiled
-def check_rows(tokens, ids, vocab_size):
+def _find_fault(tokens, ids, vocab_size):
     """Whether all int32[n] tokens and int32[n, k] ids are in [0, vocab_size)."""
     for token in tokens:
         if token < 0 or token >= vocab_size:
@@ -178,24 +177,30 @@ def _write_row(rows, row, ids, probs, confidence):
 def seed(memory, tokens, ids, probs, blocked):
     """Write one ``U`` row per token except blocked ones; a token's first row wins.
 
-    Backwards, so that the first occurrence is the last one written.
+    Backwards, so that the first occurrence is the last one written. Returns `OK`, or what is wrong
+    with the rows, none of which is written then.
     """
+    fault = _find_fault(tokens, ids, len(memory.present))
+    if fault != OK:
+        return fault
     for i in range(len(tokens) - 1, -1, -1):
         token = tokens[i]
         if not _is_among(token, blocked, len(blocked)):
             _write_row(memory.unigrams, token, ids[i], probs[i], row_confidence(probs[i]))
             memory.present[token] = 1
+    return OK
 
 
 @compiled
 def refresh(memory, tokens, parents, earlier, previous, ids, probs, orders):
-    """Write the rows of all n nodes under their one-, two- and three-token keys (design: first
-    occurrence wins).
+    """Write the rows of all n nodes under their one-, two- and three-token keys.
 
-    ``earlier`` and ``previous``: the two tokens in front of the root. Backwards as in `seed`. The
-                                  table must
-    have room for 2 n more rows.
+    ``earlier`` and ``previous``: the two tokens in front of the root. The table must have room for
+    2 n more rows. First occurrences win and faulty rows are refused as in `seed`.
     """
+    fault = _find_fault(tokens, ids, len(memory.present))
+    if fault != OK:
+        return fault
     for i in range(len(tokens) - 1, -1, -1):
         token = tokens[i]
         confidence = row_confidence(probs[i])
@@ -208,13 +213,12 @@ def refresh(memory, tokens, parents, earlier, previous, ids, probs, orders):
             if orders >= 3 and u >= 0:
                 row = _find_or_add_row(memory.table, triple_key(u, v, token))
                 _write_row(memory.contexts, row, ids[i], probs[i], confidence)
+    return OK
 
 
 @compiled
 def context_of(tokens, parents, node, earlier, previous):
-    """The two tokens in front of ``node``, oldest first; in front of the root stand earlier and
-    previous.
-    """
+    """The two tokens in front of ``node``, oldest first; those of the root are handed in."""
     parent = parents[node]
     if parent < 0:
         return np.int64(earlier), np.int64(previous)
@@ -287,8 +291,8 @@ def _copy_source(fusion, index, rows, row):
 def fuse(fusion, count, rule, priors, tally):
     """Fuse the first ``count`` rows (see `recap.fusion`); the number of candidates kept.
 
-    ``tally``: float64[3, 4], or [0, 4] to switch it off: per number of rows, calls and summed
-               normalised weights.
+    ``tally``: float64[3, 4], per number of rows the calls and the sums of normalised weights; with
+    [0, 4] nothing is tallied.
     """
     chosen = 0
     if count > 1:
@@ -346,9 +350,7 @@ def _keep_row(fusion, index):
 
 @compiled
 def _merge(fusion, count):
-    """Sum the weighted probabilities per id, ids in the order first seen; the number of ids
-    (Equation 5).
-    """
+    """Sum the weighted probabilities per id, in the order first seen (Equation 5); their number."""
     size = 0
     for source in range(count):
         for j in range(fusion.ids.shape[1]):
@@ -368,9 +370,7 @@ def _merge(fusion, count):
 
 @compiled
 def _keep_heaviest(fusion, size):
-    """Keep the K heaviest ids, first seen first on ties, renormalised (Equation 6); their
-    number.
-    """
+    """Keep the K heaviest ids, the first seen on ties, renormalised (Equation 6); their number."""
     ids, probs = fusion.kept_ids, fusion.kept_probs
     kept = 0
     for i in range(size):
@@ -436,12 +436,10 @@ class Workspace(NamedTuple):
 
 @compiled
 def search(memory, work, num_fallback, u, v, root, suffix, blocked, settings, tally):
-    """Compose fused rows into a tree (see `recap.best_first`), packed into ``work``; its number of
-    nodes.
+    """Compose fused rows into a tree (see `recap.best_first`) in ``work``; its number of nodes.
 
     ``u`` and ``v`` are the tokens in front of ``root``, int32[s] ``suffix`` is the path to insert.
-    Where no row is keyed by the root, the first ``num_fallback`` rows in ``work.fusion`` take its
-    place.
+    Where no row is keyed by the root, the first ``num_fallback`` rows in ``work.fusion`` stand in.
     """
     nodes = work.nodes
     _set_node(nodes, 0, root, -1, 0, 0, 1.0)
@@ -491,9 +489,7 @@ def _predict(memory, work, node, num_fallback, u, v, settings, tally):
 
 @compiled
 def _offer_children(work, parent, count, num_arrived, blocked, settings):
-    """Offer the first ``width`` candidates; a filtered one leaves its place empty. All offers so
-    far.
-    """
+    """Offer the first ``width`` candidates, filtered ones leave a gap; the number of all offers."""
     node = work.nodes[parent]
     ids, probs = work.fusion.kept_ids, work.fusion.kept_probs
     scale = node.score * settings.depth_priors[min(node.depth, len(settings.depth_priors) - 1)]
@@ -518,9 +514,7 @@ def _offer_children(work, parent, count, num_arrived, blocked, settings):
 
 @compiled
 def _followers(nodes, node, followers):
-    """The tokens that follow ``node``'s token on its own path: edges that must not repeat. Their
-    number.
-    """
+    """Fill in what follows ``node``'s token on its path, edges not to be repeated; the number."""
     token = nodes[node].token
     size = 0
     while node > 0:
@@ -534,9 +528,7 @@ def _followers(nodes, node, followers):
 
 @compiled
 def _insert_offer(offers, parent, at, token, rank, score):
-    """Keep offers by descending score, then rank: rows come sorted, so this rarely moves
-    anything.
-    """
+    """Insert by descending score, then rank; rows come sorted, so this rarely moves anything."""
     while at > 0 and offers[parent, at - 1].score < score:
         offers[parent, at].token = offers[parent, at - 1].token
         offers[parent, at].rank = offers[parent, at - 1].rank
@@ -567,8 +559,7 @@ def _best_parent(nodes, offers, size):
 
 @compiled
 def _rank_path_before(nodes, offers, a, b):
-    """Whether the ranks from the root to ``a``'s best offer are lexicographically smaller than to
-    ``b``'s.
+    """Whether the path of ranks to ``a``'s best offer is smaller than to ``b``'s, as words compare.
 
     Neither path contains the other, since no offer is a node yet.
     """
@@ -602,9 +593,7 @@ def _take_offer(nodes, offers, parent, node):
 
 @compiled
 def _pack(work, size, suffix, met, tail):
-    """Depth-first preorder by rank path, then the suffix nodes that the search did not meet; number
-    of nodes.
-    """
+    """Write out the tree: depth-first by rank, then suffix nodes not met; the number of nodes."""
     nodes = work.nodes
     _link_siblings(nodes, size)
     node = 0
@@ -626,9 +615,7 @@ def _pack(work, size, suffix, met, tail):
 
 @compiled
 def _next_in_preorder(nodes, node):
-    """The first child, or else the next sibling of the nearest ancestor that has one; -1 at the
-    end.
-    """
+    """The first child, or the next sibling of the nearest ancestor with one; -1 at the end."""
     if nodes[node].first_child >= 0:
         return nodes[node].first_child
     while node > 0 and nodes[node].next_sibling < 0:

@@ -89,9 +89,7 @@ def _add_state(header, states, length, link, first_end, last_end):
 
 @compiled
 def _split(header, states, edges, slots, source, token, state):
-    """Move the substrings of ``state`` that are reached over ``source`` into a state of their
-    own.
-    """
+    """Give the substrings of ``state`` that are reached over ``source`` a state of their own."""
     short = _add_state(
         header,
         states,
@@ -116,9 +114,7 @@ def _split(header, states, edges, slots, source, token, state):
 
 @compiled
 def _reach(header, states, edges, slots, source, token):
-    """The state of exactly the substrings that ``token`` extends from ``source``, where an edge
-    exists.
-    """
+    """The state of just the substrings that an existing edge extends from ``source``."""
     state = edges[slots[_slot_of(edges, slots, source, token)] - 1, TARGET]
     if states[state, LENGTH] == states[source, LENGTH] + 1:
         return np.int64(state)
@@ -127,9 +123,7 @@ def _reach(header, states, edges, slots, source, token):
 
 @compiled
 def _append(header, states, edges, slots, token, end):
-    """Extend the text by one token that ends at position ``end``; the state of the whole (cut)
-    text.
-    """
+    """Extend the text by the token at position ``end``; the state of all since the restart."""
     source = header[LAST]
     if slots[_slot_of(edges, slots, source, token)] != 0:
         # Only after a restart: this beginning has been read before.
@@ -251,9 +245,7 @@ def suffix_path(header, text, separators, path):
 
 @compiled
 def _repeats_edge(root, path, size, token):
-    """Whether the edge to ``token`` from the end of (root, path) is an edge of (root, path)
-    already.
-    """
+    """Whether the edge from the end of (root, path) to ``token`` is on it already."""
     end = path[size - 1] if size > 0 else root
     source = root
     for i in range(size):
@@ -261,3 +253,32 @@ def _repeats_edge(root, path, size, token):
             return True
         source = path[i]
     return False
+
+
+@compiled
+def match_with(header, states, edges, slots, token):
+    """(length, first end) of the longest suffix of text and ``token`` that the text contains; (0,
+    -1) where the token is new.
+    """
+    source = header[LAST]
+    while source >= 0:
+        slot = _slot_of(edges, slots, source, token)
+        if slots[slot] != 0:
+            state = edges[slots[slot] - 1, TARGET]
+            return np.int64(states[source, LENGTH]) + 1, np.int64(states[state, FIRST_END])
+        source = np.int64(states[source, LINK])
+    return np.int64(0), np.int64(-1)
+
+
+@compiled
+def match_followed_by(header, states, count):
+    """(length, first end) of the longest recurring suffix whose first end leaves ``count`` tokens
+    in front of the newest one; of the last state on the way where none does.
+    """
+    state = header[LAST]
+    if states[state, LENGTH] != header[MATCH_LENGTH]:
+        state = np.int64(states[state, LINK])
+    latest = header[NUM_TOKENS] - 2 - count
+    while states[state, FIRST_END] > latest and states[state, LINK] > 0:
+        state = np.int64(states[state, LINK])
+    return np.int64(states[state, LENGTH]), np.int64(states[state, FIRST_END])
