@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from recap.targets.request import Request
 
 BAD_UNIT_LIMIT = 0.05
+CPU_NOTE = (
+    "On a CPU a packed forward costs in proportion to its rows, so S below 1 is expected of trees; "
+    "tok/verify and exact match are what carries over to a GPU."
+)
 
 
 def run_plan(plan: RunPlan) -> dict[str, Any]:
@@ -98,6 +102,8 @@ def _print_summary(
 ) -> None:
     print(f"\n{plan.model['name']} on {plan.bench.name}: {', '.join(summary['arms'])}")
     print(report.table(summary))
+    if plan.model["device"] == "cpu":
+        print(CPU_NOTE)
     if dropped:
         shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
         print(f"{len(dropped)} inputs dropped, identical to earlier ones for this model: {shown}")

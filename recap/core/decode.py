@@ -7,6 +7,7 @@ from propose to observe.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -39,6 +40,26 @@ class LoopClock(Protocol):
         """Called right before and right after every target forward."""
 
 
+class SilentClock:
+    """Tells the time, knows no phases and has no device to wait for."""
+
+    def now(self) -> int:
+        """Integer nanoseconds of a monotonic clock."""
+        return time.perf_counter_ns()
+
+    def lap(self, phase: str) -> None:
+        """Do nothing."""
+
+    def generation_boundary(self) -> None:
+        """Do nothing."""
+
+    def forward_boundary(self) -> None:
+        """Do nothing."""
+
+
+SILENT_CLOCK = SilentClock()
+
+
 class History:
     """Prompt and committed tokens in one preallocated buffer, handed out as read-only views."""
 
@@ -60,7 +81,9 @@ class History:
         self._length = end
 
 
-def decode(session: Session, drafter: Drafter, limits: Limits, clock: LoopClock) -> Generation:
+def decode(
+    session: Session, drafter: Drafter, limits: Limits, clock: LoopClock = SILENT_CLOCK
+) -> Generation:
     """Generate greedily with ``drafter``'s trees, up to ``limits.max_new_tokens`` output tokens."""
     clock.generation_boundary()
     start = clock.now()

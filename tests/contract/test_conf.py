@@ -34,20 +34,6 @@ def names(group: str) -> list[str]:
     return sorted(path.stem for path in (REPOSITORY / "conf" / group).glob("*.yaml"))
 
 
-class NoClock:
-    def now(self) -> int:
-        return 0
-
-    def lap(self, phase: str) -> None:
-        pass
-
-    def generation_boundary(self) -> None:
-        pass
-
-    def forward_boundary(self) -> None:
-        pass
-
-
 @pytest.mark.parametrize("group", ["model", "bench", "method"])
 def test_every_entry_composes_under_its_own_name(group: str) -> None:
     assert names(group)
@@ -71,7 +57,7 @@ def test_every_method_is_lossless_on_a_scripted_target(method: str, max_new_toke
     drafter = arm.make(SCRIPT.vocab_size)
     for prompt in PROMPTS:
         session = SCRIPT.open(prompt, drafter.needs)
-        generation = decode(session, drafter, Limits(max_new_tokens), NoClock())
+        generation = decode(session, drafter, Limits(max_new_tokens))
         assert generation.output_ids == SCRIPT.greedy(prompt, max_new_tokens)
         assert len(generation.num_accepted) == len(generation.num_candidates)
 
@@ -83,7 +69,7 @@ def test_every_method_resumes_from_its_stream_state(method: str) -> None:
 
     def generate(which: Drafter, prompt: list[int]) -> tuple[list[int], list[int]]:
         session = SCRIPT.open(prompt, drafter.needs)
-        generation = decode(session, which, Limits(30), NoClock())
+        generation = decode(session, which, Limits(30))
         return generation.num_accepted, generation.num_candidates
 
     generate(drafter, PROMPTS[0])

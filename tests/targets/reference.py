@@ -7,7 +7,6 @@ nothing of `recap.targets` is part of the reference.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -16,22 +15,6 @@ import torch
 from recap.core.tree import TokenTree
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
-
-
-class SilentClock:
-    """A loop clock that only tells the time."""
-
-    def now(self) -> int:
-        return time.perf_counter_ns()
-
-    def lap(self, phase: str) -> None:
-        pass
-
-    def generation_boundary(self) -> None:
-        pass
-
-    def forward_boundary(self) -> None:
-        pass
 
 
 def processed(

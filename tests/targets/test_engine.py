@@ -45,9 +45,7 @@ def opened(
 
 def run(session: Any, tokens: int, vocab: int = VOCAB) -> list[int]:
     """Greedy output of our autoregressive arm."""
-    return decode(
-        session, AutoregressiveDrafter(vocab), Limits(tokens), ref.SilentClock()
-    ).output_ids
+    return decode(session, AutoregressiveDrafter(vocab), Limits(tokens)).output_ids
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -190,7 +188,7 @@ def test_drafting_changes_the_steps_and_not_the_output(name: str) -> None:
     output = run(session, 80)
     session, _ = opened(adapter, new=80)
     drafter = KnowingDrafter(output, len(session.prompt_ids))
-    generation = decode(session, drafter, Limits(80), ref.SilentClock())
+    generation = decode(session, drafter, Limits(80))
     assert generation.output_ids == output
     assert sum(generation.num_accepted) > len(output) // 4
     assert session.cache_length >= len(session.prompt_ids) + len(output) - 1

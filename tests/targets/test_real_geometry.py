@@ -56,7 +56,5 @@ def test_autoregressive_equals_generate() -> None:
     messages, images = turn("What is it?"), [picture(800, 600, 3)]
     target = HFTarget(adapter)
     session = target.open(target.encode(messages, images), Needs(), 30)
-    output = decode(
-        session, AutoregressiveDrafter(target.vocab_size), Limits(30), ref.SilentClock()
-    ).output_ids
+    output = decode(session, AutoregressiveDrafter(target.vocab_size), Limits(30)).output_ids
     assert output == ref.generated(adapter, ref.processed(adapter, messages, images), 30)
