@@ -46,7 +46,7 @@ def main() -> int:
     try:
         run()
     except (HydraException, OmegaConfBaseException) as error:
-        print(f"Error: {compose.explain(error)}", file=sys.stderr)
+        print(f"Error: {compose.explain(error, sys.argv[1:])}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("Interrupted: run the same command again to resume.", file=sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from experiments.errors import UserError, closest_first, unknown_name
 from experiments.plan import (
@@ -129,16 +128,27 @@ def _arm(entry: Mapping[str, Any], selected: DictConfig, protocol: Protocol) -> 
     """An arm; one of the selected method inherits the command line's ``method.*`` overrides."""
     method = entry["method"]
     node = selected if method == selected.name else _method_node(method)
-    try:
-        merged = OmegaConf.merge(node, {"config": entry["config"]} if "config" in entry else {})
-    except OmegaConfBaseException as error:
-        raise UserError(explain(error)) from error
-    config = _plain(merged)
+    config = _plain(_with_overrides(node, entry.get("config", {})))
     reset = entry.get("reset", protocol.reset)
     check_choice(f"reset of arm '{entry['name']}'", reset, RESETS)
     make = functools.partial(_make_drafter, config)
     make(_TRIAL_VOCABULARY)
     return Arm(entry["name"], method, reset, config, make)
+
+
+def _with_overrides(node: DictConfig, overrides: Mapping[str, Any]) -> Any:
+    """An arm's ``config`` on top of its method's options."""
+    nested = "config" in node
+    valid = _option_names(node.config if nested else node)
+    for key in overrides:
+        if key not in valid:
+            raise unknown_name(f"option of method {node.name}", key, valid)
+    return OmegaConf.merge(node, {"config": overrides} if nested else overrides)
+
+
+def _option_names(node: DictConfig) -> list[str]:
+    """Keys a user may override: neither a class nor the node's own name."""
+    return [str(key) for key in node if not str(key).startswith("_") and key != "name"]
 
 
 def compose_cfg(*overrides: str) -> DictConfig:
@@ -196,7 +206,7 @@ def _label(methods: list[Arm]) -> str:
     return label if len(label) <= 80 else f"{len(methods)}_arms"
 
 
-def explain(error: Exception) -> str:
+def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
     """One sentence for an error of Hydra or OmegaConf, with the valid names for an unknown one."""
     text = str(error)
     group = re.search(r"Could not find '([^'/]+)/([^']+)'", text)
@@ -209,16 +219,17 @@ def explain(error: Exception) -> str:
     if key and override is None:
         override = re.search(r"full_key: (\S+)", text)
     if override:
-        return _explain_key(override.group(1))
+        chosen = [item for item in overrides if re.fullmatch(r"(model|bench|method)=\w+", item)]
+        return _explain_key(override.group(1), chosen)
     return " ".join(text.split())
 
 
-def _explain_key(full_key: str) -> str:
-    """The valid keys beside an unknown one, looked up in the default configuration."""
+def _explain_key(full_key: str, chosen: Sequence[str]) -> str:
+    """The valid keys beside an unknown one, looked up under the chosen model, bench and method."""
     parent, _, word = full_key.rpartition(".")
-    default = compose_cfg()
-    node = OmegaConf.select(default, parent) if parent else default
+    cfg = compose_cfg(*chosen)
+    node = OmegaConf.select(cfg, parent) if parent else cfg
     if not isinstance(node, DictConfig):
         return f"Unknown option '{full_key}': run `python run.py --help` for the valid ones."
-    names = [str(key) for key in node if not str(key).startswith("_")]
-    return f"Unknown option '{full_key}'. Valid: {', '.join(closest_first(word, names))}."
+    names = closest_first(word, _option_names(node))
+    return f"Unknown option '{full_key}'. Valid: {', '.join(names)}."

@@ -176,12 +176,12 @@ def _accept(
     """The accepted node, and the image attention the drafter asked for."""
     needs = drafter.needs
     node = longest_accepted(tree, next_token)
-    if needs.image_attention is None:
-        return node, None
+    if needs.image_attention is None or tree.num_candidates == 0:
+        return node, None  # nothing was drafted, so there is nothing to decide
     if needs.image_attention == "last_accepted":
         return node, session.image_attention(node)
     attention = session.image_attention(0)
-    if needs.reject_at is not None and tree.num_candidates > 0 and attention >= needs.reject_at:
+    if needs.reject_at is not None and attention >= needs.reject_at:
         node = 0
     return node, attention
 

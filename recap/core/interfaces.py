@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a drafter asks of the engine. The engine computes nothing else, and what it computes is
-    timed.
+    """What a drafter asks of the engine, which computes nothing else and charges it to the drafter.
 
-    topk:            kept predictions per node; with 0 the arrays of `Predictions` have shape [n,
-                     0].
+    topk:            kept predictions per node; with 0 `Predictions` has arrays of shape [n, 0].
     prompt_rows:     predictions after prompt tokens, see `RequestContext.prompt_rows`.
     image_attention: the share of the last layer's attention on image tokens, averaged over heads,
-                     of the "root" or of the "last_accepted" node.
+                     of the "root" or of the "last_accepted" node; drafted steps only.
     reject_at:       the loop accepts nothing in a drafted step whose root image attention is at
                      least this.
     hidden_states:   the last layer's hidden state of every node.

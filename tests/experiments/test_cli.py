@@ -21,6 +21,8 @@ CASES = [
     (["+foo=1"], "Unknown option 'foo'"),
     (["method.config.fusoin=backoff"], "Unknown option 'method.config.fusoin'. Valid: fusion,"),
     (["method.config.fusion=back_off"], "backoff"),
+    (["method=sam", "method.double_lokup=true"], "Valid: double_lookup"),
+    (["arms=[{method: sam, config: {double: true}}]"], "of method sam 'double'. Valid: double_"),
     (["max_new_tokens=0"], "max_new_tokens must be a whole number of at least 1, got 0."),
     (["timing=forward"], "timing=forward is not valid. Valid: target_forward"),
     (["bench=mmspec"], "set bench.data_root=FOLDER"),
