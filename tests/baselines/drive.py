@@ -27,17 +27,6 @@ PROMPTS: list[list[int]] = [
 ]
 
 
-class NoClock:
-    def now(self) -> int:
-        return 0
-
-    def lap(self, phase: str) -> None: ...
-
-    def generation_boundary(self) -> None: ...
-
-    def forward_boundary(self) -> None: ...
-
-
 class Watched:
     """A drafter that is asked everything twice, and whose trees are kept."""
 
@@ -74,7 +63,7 @@ def generate(
     """One request; the generation, and the trees proposed."""
     watched = Watched(drafter)
     session = target.open(prompt, drafter.needs)
-    return decode(session, watched, Limits(max_new_tokens), NoClock()), watched.trees
+    return decode(session, watched, Limits(max_new_tokens)), watched.trees
 
 
 def check_lossless(make: Callable[[], Drafter]) -> int:

@@ -65,7 +65,7 @@ def generate(
         root_share=root,
         other_share=other,
     )
-    generation = decode(session, drafter, Limits(20), drive.NoClock())
+    generation = decode(session, drafter, Limits(20))
     assert generation.output_ids == target.greedy(prompt, 20)
     return generation
 
