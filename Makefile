@@ -66,6 +66,7 @@ tiny-benches: $(READY) ## draw the shipped tiny benchmarks anew
 
 bench-host: $(READY) ## host cost of drafting, beside the readable reference and the paper's figures
 	$(BIN)/python -m experiments.bench_host
+	$(BIN)/python -m experiments.bench_methods
 
 bench-engine: $(READY) ## our autoregressive decoding against model.generate
 	$(BIN)/python -m experiments.bench_engine
