@@ -39,7 +39,8 @@ class Costs:
 
     def microseconds(self, part: str) -> float:
         """Median of one part."""
-        return statistics.median(getattr(self, part)) / 1e3
+        times: list[int] = getattr(self, part)
+        return statistics.median(times) / 1e3
 
 
 def measure(drafter: Drafter, language: Language, length: int, steps: int) -> Costs:

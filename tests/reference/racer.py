@@ -143,19 +143,25 @@ def add_logits_tree(
     paths: Paths,
     matrix: Sequence[Sequence[int]],
     root: int,
-    budget: int,
+    limit: int,
+    spent: int,
     halve_first: bool,
+    refill: bool,
     blocked: Collection[int],
 ) -> None:
-    """Add the breadth-first tree of matrix rows to ``paths``."""
-    queue = deque([(root, (), len(matrix[0]), 0)])
+    """Add the breadth-first tree of matrix rows to ``paths``, ``limit`` rows less the spent
+    ones.
+    """
+    queue: deque[tuple[int, tuple[int, ...], int, int]] = deque([(root, (), len(matrix[0]), 0)])
     while queue:
         token, path, breadth, depth = queue.popleft()
         halves = depth != 1 if halve_first else depth != 0
         share = breadth >> 1 if halves else breadth
-        for rank, candidate in enumerate(matrix[token][:breadth]):
-            if candidate in blocked or budget == 0:
+        row = list(matrix[token][:breadth])
+        for rank, candidate in enumerate(row):
+            child = (*path, candidate)
+            if spent >= limit or candidate in blocked or (refill and candidate in row[:rank]):
                 continue
-            budget -= 1
-            paths.setdefault((*path, candidate))
-            queue.append((candidate, (*path, candidate), max(1, share >> rank), depth + 1))
+            spent += not refill or child not in paths
+            paths.setdefault(child)
+            queue.append((candidate, child, max(1, share >> rank), depth + 1))

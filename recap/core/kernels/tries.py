@@ -412,8 +412,7 @@ def query_trie(trie, query, max_nodes, max_depth, min_output, work, draft):
     """Draft behind the suffixes of ``query``, longest first; the number of drafted nodes.
 
     The first suffix that yields ``max_depth`` ids (the root included) ends the search; until then a
-    shorter suffix replaces what a longer one found. ``max_nodes`` counts the root. work:
-    int32[max_depth, max_nodes + 2].
+    shorter suffix replaces what a longer one found. ``max_nodes`` counts the root.
     """
     size = 0
     for start in range(len(query)):
@@ -696,7 +695,7 @@ def _remove_suffix(tree, at, stop):
 
 
 @compiled
-def match_active(tree, limit, work):
+def _match_active(tree, limit, work):
     """Where the suffixes of the current sequence end, shortest first; how many also occur
     elsewhere.
     """
@@ -712,7 +711,7 @@ def match_active(tree, limit, work):
 
 
 @compiled
-def match_context(tree, context, limit, work):
+def _match_context(tree, context, limit, work):
     """The same for the suffixes of ``context`` int32[c]; how many occur in the tree."""
     matched = 0
     while matched < min(limit, len(context)):
@@ -742,28 +741,41 @@ def _locate(tree, context, start):
 
 
 @compiled
-def speculate(tree, matched, best_score, cap, factor, offset, min_prob, breadth, work):
-    """The best draft behind the ``matched`` suffixes into ``work.best``; its size, or -1.
+def speculate(local, other, context, limit, rule, work):
+    """The best draft of two trees into ``work.best``, its score into ``work.scores``; its size.
 
-    A draft is kept when its score (the sum of its probabilities) beats ``best_score``; of equal
-    scores the longer match is kept. breadth: children considered per node; 1 drafts a path.
+    local:   a tree whose current sequence is the text; its suffixes are at hand.
+    other:   a tree in which the suffixes of ``context`` int32[c] are looked up.
+    limit:   tokens of a match at most.
+    rule:    (drafted tokens at most, per matched token, added to that, least probability, children
+             considered per node; 1 drafts a path).
     """
-    size = -1
-    score = best_score
+    work.scores[0] = 0.0
+    size = _draft_matches(local, _match_active(local, limit, work), rule, work, 0)
+    return _draft_matches(other, _match_context(other, context, limit, work), rule, work, size)
+
+
+@compiled
+def _draft_matches(tree, matched, rule, work, size):
+    """Replace the best draft by one of this tree's where that scores higher; the best one's size.
+
+    The score is the sum of probabilities. Of equal scores the longer match is kept.
+    """
+    cap, factor, offset, min_prob, breadth = rule
     for m in range(matched, 0, -1):
         node, used = np.int64(work.matches[m - 1, 0]), np.int64(work.matches[m - 1, 1])
         limit = min(cap, np.int64(m * factor + offset + 1e-6))
-        if limit <= 0 or limit * _top_ratio(tree.nodes, node, used) <= score + MARGIN:
+        least = work.scores[0] + MARGIN
+        if limit <= 0 or limit * _top_ratio(tree.nodes, node, used) <= least:
             continue
-        drafted, total = _draft_from(tree, node, used, limit, min_prob, breadth, work)
-        if total > score + MARGIN:
-            score = total
+        drafted, score = _draft_from(tree, node, used, limit, min_prob, breadth, work)
+        if score > least:
+            work.scores[0] = score
             size = drafted
             for i in range(size):
                 work.best.tokens[i] = work.spare.tokens[i]
                 work.best.parents[i] = work.spare.parents[i]
                 work.best.depths[i] = work.spare.depths[i]
-    work.scores[0] = score
     return size
 
 
@@ -1121,33 +1133,43 @@ def retrieve(automaton, borders, num_borders, limit, heap, draft):
 
 
 @compiled
-def add_logits_tree(matrix, root, budget, halve_first, blocked, queue, draft, size):
+def add_logits_tree(matrix, root, limit, spent, halve_first, refill, blocked, queue, draft, size):
     """Merge a breadth-first tree of matrix rows into the draft; the draft's new size.
 
     matrix:      int32[vocab, width]; the root's row is used whole, a child's share of its row
                  halves with its rank and with depth: at the root and from depth 2 on where
                  ``halve_first``, from depth 1 on otherwise.
-    budget:      nodes to add, those that merge with one another included.
-    queue:       int32[budget + 1, 4], working memory.
+    limit:       rows that may be spent, of which ``spent`` are.
+    refill:      a candidate that is drafted already spends nothing, and a repeated one is skipped.
+    queue:       int32[limit + 2, 4], working memory.
     """
     _enqueue(queue, 0, root, -1, matrix.shape[1], 0)
     head, tail = 0, 1
-    while head < tail and tail <= budget:
+    while head < tail and spent < limit:
         token, parent = queue[head, 0], np.int64(queue[head, 1])
         breadth, depth = np.int64(queue[head, 2]), queue[head, 3]
         head += 1
         halves = depth != 1 if halve_first else depth != 0
-        child_breadth = breadth >> 1 if halves else breadth
+        share = breadth >> 1 if halves else breadth
         for rank in range(breadth):
             candidate = matrix[token, rank]
-            if tail > budget:
-                break
-            if not _is_blocked(candidate, blocked):
-                node, size = _merge(draft, size, parent, candidate)
-                _enqueue(queue, tail, candidate, node, max(1, child_breadth), depth + 1)
+            skipped = _is_blocked(candidate, blocked) or (refill and _repeats(matrix, token, rank))
+            if spent < limit and not skipped:
+                node, grown = _merge(draft, size, parent, candidate)
+                spent += 1 if grown > size or not refill else 0
+                size = grown
+                _enqueue(queue, tail, candidate, node, max(1, share >> rank), depth + 1)
                 tail += 1
-            child_breadth >>= 1
     return size
+
+
+@compiled
+def _repeats(matrix, token, rank):
+    """Whether the candidate of this rank stands in the row before."""
+    earlier = 0
+    while matrix[token, earlier] != matrix[token, rank]:
+        earlier += 1
+    return earlier < rank
 
 
 @compiled
