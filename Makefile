@@ -7,10 +7,10 @@ SHARED_MMSPEC := ../shared/data/mmspec
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all ci fmt format lint types arch smoke smollm2 \
-        train-tiny eval-tiny tiny-benches bench-host bench-engine bench-null clean
+        reference-smollm2 train-tiny eval-tiny tiny-benches bench-host bench-engine bench-null clean
 
 help: ## list every target
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 setup: $(READY) ## create .venv with pinned dependencies (the other targets do it themselves)
 
@@ -73,6 +73,15 @@ bench-engine: $(READY) ## our autoregressive decoding against model.generate
 
 bench-null: $(READY) ## AR against AR, and against AR with a planted 2 % sleep
 	$(BIN)/python -m experiments.bench_null
+
+reference-smollm2: $(READY) ## every method on 120 real prompts (hours; MMSPEC_ROOT=...; needs make smollm2)
+	$(BIN)/python run.py model=smollm2 bench=mmspec bench.data_root=$(MMSPEC_ROOT) \
+	  bench.per_topic=25 bench.max_turns=1 max_new_tokens=100 arms=all \
+	  results_root=results/runs/reference
+	mkdir -p results/reference/smollm2_mmspec
+	cp results/runs/reference/smollm2/mmspec/all/*/summary.json results/reference/smollm2_mmspec/
+	$(BIN)/python -m analysis.compare results/runs/reference/smollm2/mmspec/all/* \
+	  > results/reference/smollm2_mmspec/comparison.md
 
 clean: ## remove the environment and caches (results stay)
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -30,6 +30,7 @@ from experiments.plan import (
 from recap.core.interfaces import Drafter
 
 CONF = REPOSITORY / "conf"
+ALL_ARMS = "all"
 _ARM_KEYS = ("name", "method", "config", "reset")
 _PROTOCOL_KEYS = (
     "max_new_tokens",
@@ -74,7 +75,7 @@ def plan_from_cfg(cfg: DictConfig) -> RunPlan:
         arms=arms,
         protocol=protocol,
         results_root=Path(resolved["results_root"]),
-        label=_label(methods),
+        label=ALL_ARMS if resolved["arms"] == ALL_ARMS else _label(methods),
         resolved=resolved,
     )
 
@@ -99,8 +100,10 @@ def _entries(resolved: Mapping[str, Any]) -> list[dict[str, Any]]:
     """``arms`` as a list of mappings with a name and a method."""
     selected = resolved["method"]["name"]
     entries = resolved["arms"] if resolved["arms"] is not None else [selected]
+    if entries == ALL_ARMS:
+        entries = method_names()
     if not isinstance(entries, list):
-        raise UserError(f"arms must be a list such as arms=[{selected}], got {entries!r}.")
+        raise UserError(f"arms must be a list such as arms=[{selected}], or all, got {entries!r}.")
     normalised = []
     for entry in entries:
         arm = dict(entry) if isinstance(entry, dict) else {"method": str(entry)}

@@ -44,6 +44,13 @@ def test_flat_methods_take_their_options_directly() -> None:
         plan("arms=[{method: token_recycling, config: {duplicate: last}}]")
 
 
+def test_all_arms_are_all_methods() -> None:
+    everything = plan("arms=all")
+    assert everything.label == "all"
+    methods = [arm.name for arm in everything.arms[1:-1]]
+    assert methods == [name for name in compose.method_names() if name != "ar"]
+
+
 def test_resets_belong_to_arms() -> None:
     arms = plan("reset=task", "arms=[recap,{name: fresh, reset: request}]").arms
     assert [arm.reset for arm in arms] == ["stream", "task", "request", "stream"]
