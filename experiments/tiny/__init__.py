@@ -7,6 +7,6 @@ the 7B models.
 
 One subject per file: `markup` (answers with marked words), `pictures` (facts and drawing),
 `phrasings` (questions and answers), `samples` (seeded samples per task), `tokenizer`, `models`
-(configurations, processors, loading, saving), `batches` (samples to tensors), `train`, `evaluate`,
-`benches`.
+(configurations, processors, loading, saving), `batches` (samples to tensors), `probes` (a training
+aid), `train`, `evaluate`, `benches`.
 """

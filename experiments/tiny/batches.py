@@ -5,17 +5,20 @@ Legend: b samples, t tokens (padded on the right; causal attention needs no mask
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from PIL import Image
 
+from experiments.tiny.pictures import COLOURS
 from experiments.tiny.samples import Sample
 from experiments.tiny.tokenizer import SYSTEM_MESSAGE
 
 IGNORED = -100  # target of a position that carries no loss
 Message = dict[str, Any]
+_COLOUR = re.compile(rf"\b({'|'.join(COLOURS)})\b")
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,10 @@ class Encoder:
     """
 
     def __init__(self, processor: Any, marked_weight: float) -> None:
-        """`marked_weight` is the loss weight of tokens of marked words; all others weigh 1."""
+        """`marked_weight` is the loss weight of marked words and colours; all others weigh 1.
+
+        A colour that only repeats the question needs no picture, but everything after it does.
+        """
         self.processor = processor
         self.tokenizer = processor.tokenizer
         self.marked_weight = marked_weight
@@ -84,7 +90,8 @@ class Encoder:
             start = len(prefix)
             stop = start + len(self.lead + turn.answer.text)
             shift = start + len(self.lead)
-            spans = [(a + shift, b + shift) for a, b in turn.answer.spans]
+            heavy = [*turn.answer.spans, *(m.span() for m in _COLOUR.finditer(turn.answer.text))]
+            spans = [(a + shift, b + shift) for a, b in heavy]
             inside = [i for i, (a, b) in enumerate(offsets) if start <= a < stop and b > a]
             for i in inside:
                 a, b = offsets[i]

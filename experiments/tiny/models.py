@@ -170,7 +170,7 @@ def _spread_weights(model: PreTrainedModel) -> None:
 
     The default of 0.02 suits wide models. At this width it leaves attention almost uniform, and a
     28-pixel patch drowns its position, so the decoder takes far longer to find its way in the
-    picture. Token embeddings are left alone.
+    picture. Token embeddings and the rest of CLIP, which scales its own, are left alone.
     """
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -189,7 +189,10 @@ def save(name: str, model: PreTrainedModel, processor: ProcessorMixin, folder: P
     stops = [tokenizer.eos_token_id]
     if name == "tiny_qwen25vl":
         stops.append(tokenizer.pad_token_id)  # Qwen stops on <|im_end|> and <|endoftext|>
-    half = copy.deepcopy(model).to(torch.bfloat16)
+    half = type(model)(copy.deepcopy(model.config)).to(torch.bfloat16)
+    half.load_state_dict(model.state_dict())
+    for config in (half.config, half.config.text_config, half.config.vision_config):
+        config.dtype = torch.bfloat16
     half.generation_config = GenerationConfig(
         bos_token_id=tokenizer.bos_token_id or tokenizer.pad_token_id,
         eos_token_id=stops if len(stops) > 1 else stops[0],

@@ -335,6 +335,14 @@ def short_extremes(chart: Chart, rng: random.Random) -> Phrased:
     return "Tallest and shortest, in short.", _bar(tall, "C H") + " " + _bar(short, "C H")
 
 
+def short_pair(chart: Chart, rng: random.Random) -> Phrased:
+    """The heights of two bars and the colour of the taller one."""
+    a, b = rng.sample(chart.bars, 2)
+    winner = a if a.height > b.height else b
+    answer = f"{{{a.height}}} {{{b.height}}} {{{winner.colour}}}"
+    return f"The {a.colour} bar and the {b.colour} bar, in short.", answer
+
+
 def short_shapes(grid: Grid, rng: random.Random) -> Phrased:
     """All shapes in reading order."""
     return "Shapes, in short.", " ".join(map(_shape, grid.shapes))
@@ -388,7 +396,7 @@ LONG: dict[str, dict[str, tuple[Phrasing, ...]]] = {
     },
 }
 SHORT: dict[str, tuple[Phrasing, ...]] = {
-    "chart": (short_bars, short_height, short_extremes, short_kind),
+    "chart": (short_bars, short_height, short_pair, short_extremes, short_kind),
     "grid": (short_shapes, short_at, short_find, short_kind),
     "sign": (short_text, short_colours, short_kind),
 }
