@@ -24,6 +24,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## RECAP against autoregressive decoding on a tiny VLM (about two minutes)
 	$(BIN)/python run.py
 
+# One thread per worker: two workers share two cores.
+test test-all: export OMP_NUM_THREADS := 1
+
 test: $(READY) ## the tests (under eight minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 

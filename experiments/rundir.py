@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,12 +80,28 @@ class RunDirectory:
         if snapshot is not None:
             num_units = min(num_units, snapshot[0])
         kept = found[: num_units * len(arms)]
+        self._keep_unusual_rest(len(kept), len(arms))
         write_records(self.records_path, kept)
         matches = snapshot is not None and snapshot[0] == num_units
         states = snapshot[1] if snapshot is not None and matches else None
         if num_units == 0:
             states = {}
         return Resumed(kept, num_units, states)
+
+    def _keep_unusual_rest(self, num_kept: int, num_arms: int) -> None:
+        """Copy the records aside when more would be cut than the unit a killed process was at."""
+        if not self.records_path.exists():
+            return
+        content = self.records_path.read_bytes()
+        if content.count(b"\n") - num_kept <= num_arms:
+            return
+        aside = self.records_path.with_suffix(f".{time.strftime('%Y%m%d-%H%M%S')}.damaged")
+        write_atomically(aside, content)
+        print(
+            f"records.jsonl is damaged or does not fit stream.npz: {num_kept} records are used, "
+            f"the rest runs again. The file as it was: {aside.name}",
+            file=sys.stderr,
+        )
 
     def append_unit(
         self, records: Sequence[RunRecord], num_units: int, states: StreamStates

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 BAD_UNIT_LIMIT = 0.05
 CPU_NOTE = (
-    "On a CPU a packed forward costs in proportion to its rows, so S below 1 is expected of trees; "
-    "tok/verify and exact match are what carries over to a GPU."
+    "On a CPU a packed forward costs in proportion to its rows: S says nothing of a GPU; "
+    "tok/verify and exact match carry over."
 )
 
 

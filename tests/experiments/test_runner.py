@@ -195,6 +195,23 @@ def test_damaged_files_cost_no_finished_result(
     assert not list(folder.glob("*.tmp"))
 
 
+def test_records_behind_a_damaged_line_are_put_aside_not_lost(
+    make_plan: MakePlan, target: FakeTarget, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runner.run_plan(make_plan())
+    folder = run_folder(tmp_path)
+    records = folder / "records.jsonl"
+    expected = facts(read_records(records))
+    lines = records.read_text().splitlines(keepends=True)
+    lines[4] = "not a record\n"
+    records.write_text("".join(lines))
+    runner.run_plan(make_plan())
+    assert facts(read_records(records)) == expected
+    (aside,) = folder.glob("*.damaged")
+    assert aside.read_text() == "".join(lines)
+    assert "records.jsonl is damaged" in capsys.readouterr().err
+
+
 def test_a_complete_run_is_not_run_again(
     make_plan: MakePlan, target: FakeTarget, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
