@@ -8,18 +8,22 @@ machines are noisy.
 from __future__ import annotations
 
 import argparse
+import shutil
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from baselines.autoregressive import AutoregressiveDrafter
 from experiments import compose, runner
 from experiments.plan import NULL_ARM, REPOSITORY, Arm, RunPlan
 from experiments.tiny import benches
-from recap.core.interfaces import IntArray
 from recap.core.tree import TokenTree
 
+if TYPE_CHECKING:
+    from recap.core.interfaces import IntArray
+
 RESULTS = REPOSITORY / "results" / "runs" / "bench-null"
+RUNS = RESULTS / "runs"  # emptied every time: a benchmark measures, it does not resume
 
 
 class SleepingDrafter(AutoregressiveDrafter):
@@ -56,7 +60,7 @@ def null_plan(inputs: int) -> RunPlan:
         "method=ar",
         "bench=tiny_chartqa",
         f"bench.data_root={data}",
-        f"results_root={RESULTS}",
+        f"results_root={RUNS}",
     )
     return compose.plan_from_cfg(cfg)
 
@@ -78,6 +82,7 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=200)
     parser.add_argument("--sleep", type=float, default=0.02)
     options = parser.parse_args()
+    shutil.rmtree(RUNS, ignore_errors=True)
     plan = null_plan(options.inputs)
     plain = runner.run_plan(plan)
     planted = runner.run_plan(with_sleep(plan, options.sleep))

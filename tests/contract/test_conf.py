@@ -5,6 +5,7 @@ added.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 from pathlib import Path
 
@@ -58,6 +59,13 @@ def test_readme_commands_compose() -> None:
         overrides = [part.strip("'") for part in re.findall(r"'[^']*'|\S+", command)]
         if "-m" not in overrides:
             compose.plan_from_cfg(compose.compose_cfg(*overrides))
+
+
+def test_every_module_imports() -> None:
+    for package in ("recap", "baselines", "experiments", "analysis"):
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
+            parts = path.relative_to(REPOSITORY).with_suffix("").parts
+            importlib.import_module(".".join(parts).removesuffix(".__init__"))
 
 
 def test_makefile_describes_every_target() -> None:
