@@ -13,7 +13,10 @@ import sys
 # Hydra then raises its errors as they are, and `main` words them for the user.
 os.environ["HYDRA_FULL_ERROR"] = "1"
 
-import hydra
+try:
+    import hydra
+except ImportError:
+    sys.exit("Error: packages are missing. Run `make setup`, then `source .venv/bin/activate`.")
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -26,14 +29,11 @@ failures: list[UserError] = []
 
 @hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
 def run(cfg: DictConfig) -> None:
-    """Carry out one run and print its summary; in a sweep one run's failure does not stop the
-    others.
-    """
+    """Carry out one run and print its summary; in a sweep a failed run does not stop the others."""
     try:
         plan = compose.plan_from_cfg(cfg)
-        from experiments.runner import (
-            run_plan,
-        )  # loads torch: only for a configuration that is good
+        # Loads torch, and is therefore left until the configuration is known to be good.
+        from experiments.runner import run_plan
 
         run_plan(plan)
     except UserError as error:
