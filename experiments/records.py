@@ -115,9 +115,7 @@ def append_records(path: Path, records: Sequence[RunRecord]) -> None:
 
 
 def read_records(path: Path) -> list[RunRecord]:
-    """All records up to the first line that is not a whole one (a process killed while writing
-    leaves such).
-    """
+    """All records up to the first line that is not a whole one, as a killed process leaves."""
     records: list[RunRecord] = []
     if not path.exists():
         return records
@@ -138,9 +136,7 @@ def write_records(path: Path, records: Iterable[RunRecord]) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a killed process, sees the old content or the new, never a
-    part.
-    """
+    """Write a file so that readers and killed processes see the old or the new content only."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
         file.write(content)

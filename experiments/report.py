@@ -1,6 +1,4 @@
-"""What a run says of itself: running figures while it works, a table and ``summary.json`` at its
-end.
-"""
+"""What a run says of itself: running figures, and at its end a table and ``summary.json``."""
 
 from __future__ import annotations
 

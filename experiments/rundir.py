@@ -1,6 +1,4 @@
-"""One run's folder: configuration, manifest, records, snapshot; opening it again resumes the
-run.
-"""
+"""One run's folder: configuration, manifest, records, snapshot; reopening it resumes the run."""
 
 from __future__ import annotations
 
@@ -106,9 +104,7 @@ class RunDirectory:
     def append_unit(
         self, records: Sequence[RunRecord], num_units: int, states: StreamStates
     ) -> None:
-        """Put one finished unit on disk: its records first, then the snapshot that makes them
-        count.
-        """
+        """Put one finished unit on disk: its records, then the snapshot that makes them count."""
         append_records(self.records_path, records)
         save_snapshot(self.snapshot_path, num_units, states)
 

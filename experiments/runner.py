@@ -267,9 +267,7 @@ class Runner:
     def _requests(
         self, unit: Unit, names: Sequence[str]
     ) -> tuple[dict[str, Request], tuple[str, str] | None]:
-        """Each arm's encoded prompt (one for all, unless arms see their own answers), or why there
-        is none.
-        """
+        """Each arm's encoded prompt (one for all unless ``history=own``), or why there is none."""
         if any(len(self._history(unit, name)) < unit.turn for name in names):
             return {}, ("skipped", "an earlier turn of this input has no answer to continue from")
         try:
@@ -329,9 +327,7 @@ class Runner:
         }
 
     def _cluster(self, item: BenchInput) -> str:
-        """What makes two units dependent: the same picture, or the same first prompt where pictures
-        are dropped.
-        """
+        """What makes units dependent: the picture, or the first prompt where those are dropped."""
         if item.input_id not in self._clusters:
             self._clusters[item.input_id] = (
                 first_prompt_digest(self._target, self._plan.bench, item)

@@ -32,9 +32,7 @@ def load_target(settings: Mapping[str, Any]) -> LoadedModel:
 
 
 def weights_fingerprint(model: nn.Module) -> str:
-    """sha256 over every tensor's name, shape and 64 of its values, evenly spaced: tells checkpoints
-    apart.
-    """
+    """sha256 over every tensor's name, shape and 64 evenly spaced values."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         flat = tensor.detach().reshape(-1)

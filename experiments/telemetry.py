@@ -8,9 +8,7 @@ from typing import Any
 
 
 class Telemetry:
-    """Load average, involuntary context switches and, where NVML is present, the accelerator's
-    state.
-    """
+    """Load average, involuntary context switches and, with NVML, the accelerator's state."""
 
     def __init__(self, device: str) -> None:
         self._nvml, self._handle = _nvml_handle(device)

@@ -1,6 +1,4 @@
-"""A run's units in order, and what each needs to be encoded: one unit is one generation turn of one
-input.
-"""
+"""A run's units in order, and how one is encoded: a unit is one generation turn."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def list_units(inputs: Sequence[BenchInput]) -> list[Unit]:
 def encode_turn(
     target: HFTarget, bench: BenchSettings, item: BenchInput, answers: Sequence[str]
 ) -> Request:
-    """Encode the turn that follows ``answers``. Raises UnreadableImage for a picture that cannot be
-    decoded.
-    """
+    """Encode the turn that follows ``answers``. Raises UnreadableImage for a broken picture."""
     messages = turn_messages(bench.system, item.turns, answers)
     images = []
     if not target.text_only:
@@ -93,9 +89,7 @@ def drop_repeated(
 
 
 def shortest_and_longest(target: HFTarget, units: Sequence[Unit]) -> list[Unit]:
-    """Two first turns for warm-up, by a size that needs no encoding: pixels (28 x 28 a token) and
-    characters.
-    """
+    """Two first turns for warm-up, by a size that needs no encoding: pixels and characters."""
     first_turns = [unit for unit in units if unit.turn == 0]
 
     def size(unit: Unit) -> float:

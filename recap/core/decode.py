@@ -189,9 +189,7 @@ def _accept(
 def _committed(
     tree: TokenTree, path: IntArray, bonus: int, remaining: int, stop_ids: AbstractSet[int]
 ) -> IntArray:
-    """int32[c]: accepted tokens and the bonus token, cut after the first stop id and at
-    ``remaining``.
-    """
+    """int32[c]: accepted and bonus tokens, cut after the first stop id and at ``remaining``."""
     tokens = np.append(tree.tokens[path[1:]], np.int32(bonus))[:remaining]
     for position, token in enumerate(tokens.tolist()):
         if token in stop_ids:

@@ -174,9 +174,7 @@ class Drafter(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Prefill:
-    """The result of a prompt forward: the first output token, and the rows `Needs.prompt_rows`
-    asked for.
-    """
+    """The result of a prompt forward: first output token, and rows if `Needs.prompt_rows`."""
 
     first_token: int
     prompt_rows: Predictions | None = None
@@ -192,9 +190,7 @@ class Verification:
 
 
 class Session(Protocol):
-    """One request on one target, with its own KV cache. At every loop head the cache holds ``h -
-    1`` tokens.
-    """
+    """One request with its own KV cache, which holds ``h - 1`` tokens at every loop head."""
 
     prompt_ids: IntArray
     blocked_ids: frozenset[int]
@@ -214,9 +210,7 @@ class Session(Protocol):
         """
 
     def commit(self, nodes: IntArray) -> None:
-        """Keep the keys and values of ``nodes`` (the root and the accepted path), drop the other
-        nodes'.
-        """
+        """Keep keys and values of ``nodes``, the root and the accepted path; drop the others."""
 
     def close(self) -> None:
         """Give the cache back."""
@@ -235,9 +229,7 @@ class Target(Protocol):
 
 
 class ContextExceeded(ValueError):
-    """Prompt and token limit do not fit the model's context: the unit is skipped, never
-    truncated.
-    """
+    """Prompt and limit do not fit the model's context: the unit is skipped, never truncated."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,4 @@
-"""The runner on a scripted target: pairing, history, scopes, bad units, and resuming from every
-kind of crash.
-"""
+"""The runner on a scripted target: pairing, history, scopes, bad units, resuming."""
 
 from __future__ import annotations
 

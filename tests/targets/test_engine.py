@@ -1,6 +1,4 @@
-"""The engine against transformers: packed verification, cache contents, isolation, autoregressive
-parity.
-"""
+"""The engine against transformers: packed logits, cache contents, isolation, AR parity."""
 
 from __future__ import annotations
 
