@@ -130,7 +130,7 @@ def _mmspec_inputs(root: Path, settings: BenchSettings) -> Iterator[BenchInput]:
         _check_columns(row.keys(), ("id", "image", "turns", "category", "topic"), str(table))
         yield BenchInput(
             input_id=str(row["id"]),
-            turns=tuple(row["turns"]),
+            turns=_turns(row["turns"], f"{table.name} line {number}"),
             category=str(row["topic"]),
             task=settings.name,
             image_path=_inside(folder / "images", str(row["image"])),
@@ -147,6 +147,12 @@ def _json_row(line: str, where: str) -> dict[str, Any]:
     return row
 
 
+def _turns(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(t, str) for t in value):
+        raise UserError(f"{where}: turns must be a list of at least one text, got {value!r}.")
+    return tuple(value)
+
+
 def _inside(folder: Path, name: str) -> Path:
     """``folder / name``, refused when a name from the data points outside the folder."""
     path = (folder / name).resolve()
@@ -158,12 +164,17 @@ def _inside(folder: Path, name: str) -> Path:
 def _parquet_inputs(root: Path, settings: BenchSettings) -> Iterator[BenchInput]:
     """Rows of ``<root>/<data_files>``; pictures are {"bytes", "path"} cells, not decoded."""
     import datasets  # heavy, and only these benchmarks need it
+    from datasets.exceptions import DatasetsError
+    from pyarrow import ArrowException
 
     pattern = settings.data_files or "data/*.parquet"
     files = sorted(str(path) for path in root.glob(pattern))
     if not files:
         raise UserError(f"No file matches {pattern} below {root}; check bench.data_root.")
-    table = datasets.Dataset.from_parquet(files, keep_in_memory=True)
+    try:
+        table = datasets.Dataset.from_parquet(files, keep_in_memory=True)
+    except (ArrowException, DatasetsError) as error:
+        raise UserError(f"{root}: the parquet files cannot be read ({error}).") from error
     columns = settings.columns
     _check_columns(table.column_names, tuple(columns.values()), str(root))
     table = table.cast_column(columns["image"], datasets.Image(decode=False))

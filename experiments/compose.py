@@ -141,7 +141,9 @@ def _arm(entry: Mapping[str, Any], selected: DictConfig, protocol: Protocol) -> 
 
 def _with_overrides(node: DictConfig, overrides: Mapping[str, Any]) -> Any:
     """An arm's ``config`` on top of its method's options."""
-    nested = "config" in node
+    if not isinstance(overrides, Mapping):
+        raise UserError(f"An arm's config is a mapping such as {{width: 4}}, got {overrides!r}.")
+    nested = isinstance(node.get("config"), DictConfig)
     valid = _option_names(node.config if nested else node)
     for key in overrides:
         if key not in valid:

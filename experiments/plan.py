@@ -22,6 +22,7 @@ NULL_ARM = "null"
 RESETS = ("stream", "task", "request")
 HISTORIES = ("ar", "own")
 PROMPT_STYLES = ("question_only",)
+SOURCES = ("mmspec", "parquet")
 
 Settings = TypeVar("Settings")
 
@@ -49,6 +50,12 @@ def check_positive(option: str, value: Any) -> None:
     """Raise UserError unless ``value`` is a whole number of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UserError(f"{option} must be a whole number of at least 1, got {value!r}.")
+
+
+def check_flag(option: str, value: Any) -> None:
+    """Raise UserError unless ``value`` is true, false or null, which leaves the choice open."""
+    if not isinstance(value, bool | NoneType):
+        raise UserError(f"{option} must be true, false or null, got {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -83,11 +90,13 @@ class BenchSettings:
     how_to_get: str = ""
 
     def __post_init__(self) -> None:
+        check_choice("bench.source", self.source, SOURCES)
         check_choice("bench.split", self.split, tuple(self.splits))
         check_choice("bench.prompt_style", self.prompt_style, PROMPT_STYLES)
         for option in ("num_inputs", "per_topic", "max_turns"):
             if getattr(self, option) is not None:
                 check_positive(f"bench.{option}", getattr(self, option))
+        check_flag("bench.distinct_prompts", self.distinct_prompts)
 
 
 @dataclass(frozen=True)
@@ -109,10 +118,8 @@ class Protocol:
         check_choice("timing", self.timing, SYNC_POLICIES)
         check_choice("reset", self.reset, RESETS)
         check_choice("history", self.history, HISTORIES)
-        if not isinstance(self.null, bool | NoneType):
-            raise UserError(f"null must be true, false or null, got {self.null!r}.")
-        if not isinstance(self.warmup, bool):
-            raise UserError(f"warmup must be true or false, got {self.warmup!r}.")
+        check_flag("null", self.null)
+        check_flag("warmup", self.warmup)
         for option in ("repeat", "order_seed"):
             value = getattr(self, option)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:

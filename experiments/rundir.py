@@ -42,8 +42,14 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(path / ".lock")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = (path / ".lock").open("w")
+        except OSError as error:
+            raise UserError(
+                f"Cannot write to {path}: {error.strerror}. Set results_root=FOLDER."
+            ) from error
+        self._lock = _lock(lock, path)
         self.records_path = path / "records.jsonl"
         self.snapshot_path = path / "stream.npz"
         self.manifest_path = path / "manifest.json"
@@ -122,13 +128,12 @@ def _complete_units(
     return len(unit_ids)
 
 
-def _lock(path: Path) -> TextIO:
-    file = path.open("w")
+def _lock(file: TextIO, folder: Path) -> TextIO:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         raise UserError(
-            f"Another process is working on {path.parent}. Wait for it, or use repeat=1 for a "
+            f"Another process is working on {folder}. Wait for it, or use repeat=1 for a "
             "second run."
         ) from error
     return file

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from experiments.errors import UserError, unknown_name
+from experiments.plan import check_flag, check_positive
 from recap.targets.load import LoadedModel, load
 
 _OPTIONS = tuple(inspect.signature(load).parameters)
@@ -25,6 +26,10 @@ def load_target(settings: Mapping[str, Any]) -> LoadedModel:
     for key in options:
         if key not in _OPTIONS:
             raise unknown_name("option of model", key, _OPTIONS)
+    for key in ("min_pixels", "max_pixels"):
+        if options.get(key) is not None:
+            check_positive(f"model.{key}", options[key])
+    check_flag("model.pad_rows", options.get("pad_rows"))
     try:
         return load(**options)
     except ValueError as error:

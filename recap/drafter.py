@@ -19,6 +19,7 @@ import numpy as np
 
 from recap import fusion
 from recap.best_first import build_tree, prefix_of, settings_of, workspace_of
+from recap.config import RecapConfig
 from recap.core import kernels
 from recap.core.interfaces import NULL_CLOCK, Needs
 from recap.core.memory import PredictionMemory
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from recap.best_first import Prefix
-    from recap.config import RecapConfig
     from recap.core.interfaces import Clock, IntArray, RequestContext, VerifiedStep
     from recap.core.tree import TokenTree
 
@@ -61,6 +61,8 @@ class RecapDrafter:
     """
 
     def __init__(self, config: RecapConfig, vocab_size: int, trace: bool = False) -> None:
+        if not isinstance(config, RecapConfig):
+            raise ValueError(f"config must be a RecapConfig, got {config!r}.")
         self.config = config
         self.needs = Needs(
             topk=config.top_k,

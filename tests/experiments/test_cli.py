@@ -30,6 +30,13 @@ CASES = [
     (["bench=mmspec", "bench.split=train"], "bench.split=train is not valid. Valid: "),
     (["model.path=nowhere"], "Set model.path=... to a local copy"),
     (["dtype=float33"], "unknown dtype 'float33'"),
+    (["device=gpu"], "unknown device 'gpu'"),
+    (["model.min_pixels=abc"], "model.min_pixels must be a whole number"),
+    (["bench.source=csv"], "bench.source=csv is not valid. Valid: mmspec"),
+    (["bench.distinct_prompts=maybe"], "bench.distinct_prompts must be true, false or null"),
+    (["arms=[{method: recap, config: 5}]"], "An arm's config is a mapping"),
+    (["method.config=null"], "method=recap"),
+    (["results_root=/dev/null/x", "bench.num_inputs=1"], "Set results_root=FOLDER"),
 ]
 
 

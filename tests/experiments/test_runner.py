@@ -242,6 +242,40 @@ def test_changed_inputs_are_another_run(
     assert len(list(tmp_path.glob("runs/*/*/*/*/records.jsonl"))) == 2
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": "m0"', "is not JSON"),
+        ('["m0"]', "is not a JSON object"),
+        ('{"id": "m0", "image": "m0.jpg"}', "expected the columns"),
+        (
+            '{"id":"a","image":"../../a.jpg","turns":["q"],"category":"c","topic":"t"}',
+            "outside its folder",
+        ),
+        (
+            '{"id":"a","image":"a.jpg","turns":"q","category":"c","topic":"t"}',
+            "turns must be a list",
+        ),
+    ],
+)
+def test_broken_tables_are_refused_in_a_sentence(
+    make_plan: MakePlan, target: FakeTarget, mmspec_root: Path, line: str, message: str
+) -> None:
+    (mmspec_root / "test" / "mmspec.jsonl").write_text(line + "\n")
+    with pytest.raises(UserError, match=message):
+        runner.run_plan(make_plan())
+
+
+def test_a_broken_parquet_file_is_refused_in_a_sentence(
+    make_plan: MakePlan, target: FakeTarget, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir(exist_ok=True)
+    (tmp_path / "data" / "test-0.parquet").write_bytes(b"junk")
+    plan = make_plan("bench=tiny_chartqa", f"bench.data_root={tmp_path}")
+    with pytest.raises(UserError, match="parquet files cannot be read"):
+        runner.run_plan(plan)
+
+
 def test_two_processes_never_write_one_run(tmp_path: Path) -> None:
     first = RunDirectory(tmp_path / "run")
     with pytest.raises(UserError, match="Another process"):
