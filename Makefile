@@ -7,7 +7,7 @@ SHARED_MMSPEC := ../shared/data/mmspec
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all ci fmt format lint types arch smoke smollm2 \
-        reference-smollm2 train-tiny eval-tiny tiny-benches bench-host bench-engine bench-null clean
+        reference-smollm2 train-tiny eval-tiny freeze row-lists gpu-check tiny-benches bench-host bench-engine bench-null clean
 
 help: ## list every target
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -63,6 +63,15 @@ train-tiny: $(READY) ## train both tiny VLMs anew (under an hour on two cores)
 
 eval-tiny: $(READY) ## how well the tiny VLMs read held-out pictures, per task
 	$(BIN)/python -m experiments.tiny.evaluate
+
+freeze: $(READY) ## fill in a benchmark's frozen inputs from its data (BENCH=chartqa [DATA_ROOT=...])
+	$(BIN)/python -m experiments.freeze $(BENCH) $(if $(DATA_ROOT),--data-root '$(DATA_ROOT)')
+
+row-lists: $(READY) ## write the row lists of benchmarks whose data nobody has frozen yet
+	$(BIN)/python -m experiments.freeze --row-lists
+
+gpu-check: $(READY) ## the engine at 7B size on this machine's GPU (under five minutes)
+	$(BIN)/python -m experiments.gpu.check
 
 tiny-benches: $(READY) ## draw the shipped tiny benchmarks anew
 	$(BIN)/python -m experiments.tiny.benches

@@ -1,6 +1,7 @@
 """Measure a drafting method against autoregressive decoding.
 
     python run.py method=recap model=tiny_qwen25vl bench=tiny_chartqa
+    python run.py study=suffix model=tiny_qwen25vl
 
 Running the same command again resumes it. The last line printed is the path of the run's summary.
 """
@@ -17,6 +18,7 @@ try:
     import hydra
 except ImportError:
     sys.exit("Error: packages are missing. Run `make setup`, then `source .venv/bin/activate`.")
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -29,16 +31,34 @@ failures: list[UserError] = []
 
 @hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
 def run(cfg: DictConfig) -> None:
-    """Carry out one run and print its summary; in a sweep a failed run does not stop the others."""
-    try:
-        plan = compose.plan_from_cfg(cfg)
-        # Loads torch, and is therefore left until the configuration is known to be good.
-        from experiments.runner import run_plan
+    """Carry out one run, or all of a study's, each with its summary.
 
-        run_plan(plan)
+    A failed run does not stop the others of a study or sweep.
+    """
+    try:
+        plans = compose.plans_from_cfg(cfg, HydraConfig.get().overrides.task)
     except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        failures.append(error)
+        fail(error)
+        return
+    # Loads torch, and is therefore left until the configuration is known to be good.
+    from experiments.dry_run import dry_run
+    from experiments.runner import run_plan
+    from experiments.targets import LastTarget
+
+    target = LastTarget()
+    for number, plan in enumerate(plans, start=1):
+        if len(plans) > 1:
+            print(f"\nRun {number} of {len(plans)} of study {plan.protocol.study}", flush=True)
+        try:
+            dry_run(plan) if cfg.dry_run else run_plan(plan, target.load)
+        except UserError as error:
+            fail(error)
+
+
+def fail(error: UserError) -> None:
+    """Tell the user, and remember it for the exit status."""
+    print(f"Error: {error}", file=sys.stderr)
+    failures.append(error)
 
 
 def main() -> int:

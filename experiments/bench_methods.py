@@ -110,7 +110,7 @@ def main() -> None:
     lengths = "".join(f"{length:>26,}" for length in LENGTHS)
     print(f"{'history tokens':<22}{lengths}")
     print(f"{'':<22}" + f"{'prompt':>10}{'propose':>8}{'observe':>8}" * len(LENGTHS))
-    for method in compose.method_names():
+    for method in compose.config_names("method"):
         plan = compose.plan_from_cfg(compose.compose_cfg(f"method={method}"))
         drafter = plan.arms[-1].make(VOCAB_SIZE)
         cells = ""

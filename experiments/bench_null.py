@@ -55,11 +55,12 @@ def null_plan(inputs: int) -> RunPlan:
     """AR against AR on ``inputs`` generated charts, which are drawn if they are not there yet."""
     data = RESULTS / f"data-{inputs}"
     if not data.exists():
-        benches.write_chartqa(inputs, data)
+        benches.write_table("chartqa", inputs, data)
     cfg = compose.compose_cfg(
         "method=ar",
         "bench=tiny_chartqa",
         f"bench.data_root={data}",
+        "bench.manifests=null",
         f"results_root={RUNS}",
     )
     return compose.plan_from_cfg(cfg)

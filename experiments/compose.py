@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from experiments.plan import (
     BenchSettings,
     Protocol,
     RunPlan,
+    Study,
     check_choice,
     settings_from,
 )
@@ -50,7 +52,9 @@ _TOP_LEVEL = (
     "arms",
     "dtype",
     "device",
+    "dry_run",
     "results_root",
+    "study",
 )
 # Any vocabulary: a drafter is built once at composition, so that bad settings are refused before a
 # model is loaded.
@@ -66,18 +70,84 @@ def plan_from_cfg(cfg: DictConfig) -> RunPlan:
     for key in resolved:
         if key not in _TOP_LEVEL:
             raise unknown_name("option", str(key), _TOP_LEVEL)
-    protocol = settings_from(Protocol, "the run", {key: resolved[key] for key in _PROTOCOL_KEYS})
+    if "name" not in resolved["bench"]:
+        names = ", ".join(config_names("bench"))
+        raise UserError(f"This is a shared part of the benchmarks. Valid for bench: {names}.")
+    study = _study(resolved)
+    values = {key: resolved[key] for key in _PROTOCOL_KEYS}
+    values["study"] = "" if study is None else study.name
+    protocol = settings_from(Protocol, "the run", values)
     methods = [_arm(entry, cfg.method, protocol) for entry in _entries(resolved)]
     arms = _with_references(methods, protocol)
     return RunPlan(
         model=_model(resolved),
-        bench=settings_from(BenchSettings, "bench", resolved["bench"]),
+        bench=bench_settings(cfg.bench),
         arms=arms,
         protocol=protocol,
         results_root=Path(resolved["results_root"]),
         label=ALL_ARMS if resolved["arms"] == ALL_ARMS else _label(methods),
         resolved=resolved,
+        after=() if study is None else tuple(study.after),
     )
+
+
+def _study(resolved: Mapping[str, Any]) -> Study | None:
+    return settings_from(Study, "study", resolved["study"]) if resolved.get("study") else None
+
+
+def bench_settings(node: DictConfig) -> BenchSettings:
+    """A benchmark's settings; a mixed one's parts are composed under its own selection."""
+    values = _plain(node)
+    parts = [_part(name, values) for name in values["parts"]]
+    return settings_from(BenchSettings, "bench", {**values, "parts": parts})
+
+
+def _part(name: str, mixed: Mapping[str, Any]) -> BenchSettings:
+    if name not in config_names("bench"):
+        raise unknown_name("part of the benchmark", name, config_names("bench"))
+    values = _plain(compose_cfg(f"bench={name}").bench)
+    selection = ("num_inputs", "per_topic", "max_turns", "input_seed", "manifests")
+    values |= {key: mixed[key] for key in selection}
+    if mixed["data_root"] is not None:
+        values["data_root"] = str(Path(mixed["data_root"]) / name)
+    return settings_from(BenchSettings, "bench", values)
+
+
+def plans_from_cfg(cfg: DictConfig, overrides: Sequence[str] = ()) -> list[RunPlan]:
+    """The run of a plain configuration, or all runs of the study that it names.
+
+    overrides: what the command line set, which wins over the study's own benchmarks and sweeps.
+    """
+    study = _study(_plain(cfg))
+    if study is None:
+        return [plan_from_cfg(cfg)]
+    return [
+        plan_from_cfg(compose_cfg(*options, *overrides))
+        for options in study_runs(study, str(cfg.model.name), overrides)
+    ]
+
+
+def study_runs(study: Study, model: str, overrides: Sequence[str]) -> list[list[str]]:
+    """Options of each run of a study on a model, without what ``overrides`` sets already."""
+    fixed = {item.partition("=")[0] for item in overrides}
+    tiny = model.startswith("tiny_")
+    benches = [f"tiny_{name}" if tiny else name for name in study.benches]
+    sweep = {key: values for key, values in study.sweep.items() if key not in fixed}
+    combinations = [
+        dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())
+    ]
+    combinations += [{**combinations[0], **extra} for extra in study.also if not fixed & set(extra)]
+    runs = []
+    for bench in [None] if "bench" in fixed else benches:
+        for combination in combinations:
+            options: dict[str, Any] = {} if bench is None else {"bench": bench}
+            options |= {**(study.tiny if tiny else {}), **combination}
+            runs.append([f"{k}={_shown(v)}" for k, v in options.items() if k not in fixed])
+    return runs
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value)
 
 
 def _plain(node: Any) -> dict[str, Any]:
@@ -101,7 +171,7 @@ def _entries(resolved: Mapping[str, Any]) -> list[dict[str, Any]]:
     selected = resolved["method"]["name"]
     entries = resolved["arms"] if resolved["arms"] is not None else [selected]
     if entries == ALL_ARMS:
-        entries = method_names()
+        entries = config_names("method")
     if not isinstance(entries, list):
         raise UserError(f"arms must be a list such as arms=[{selected}], or all, got {entries!r}.")
     normalised = []
@@ -143,12 +213,14 @@ def _with_overrides(node: DictConfig, overrides: Mapping[str, Any]) -> Any:
     """An arm's ``config`` on top of its method's options."""
     if not isinstance(overrides, Mapping):
         raise UserError(f"An arm's config is a mapping such as {{width: 4}}, got {overrides!r}.")
-    nested = isinstance(node.get("config"), DictConfig)
-    valid = _option_names(node.config if nested else node)
+    nested = _option_names(node.config) if isinstance(node.get("config"), DictConfig) else []
+    valid = [*nested, *(name for name in _option_names(node) if name != "config")]
     for key in overrides:
         if key not in valid:
             raise unknown_name(f"option of method {node.name}", key, valid)
-    return OmegaConf.merge(node, {"config": overrides} if nested else overrides)
+    inner = {key: value for key, value in overrides.items() if key in nested}
+    outer = {key: value for key, value in overrides.items() if key not in nested}
+    return OmegaConf.merge(node, {"config": inner, **outer} if nested else outer)
 
 
 def _option_names(node: DictConfig) -> list[str]:
@@ -164,8 +236,9 @@ def compose_cfg(*overrides: str) -> DictConfig:
         return hydra.compose("config", overrides=list(overrides))
 
 
+@functools.cache  # a study composes the same methods for each of its runs
 def _method_node(method: str) -> DictConfig:
-    names = method_names()
+    names = config_names("method")
     if method not in names:
         raise unknown_name("method", method, names)
     node = compose_cfg(f"method={method}").method
@@ -173,9 +246,10 @@ def _method_node(method: str) -> DictConfig:
     return node
 
 
-def method_names() -> list[str]:
-    """Every method that ``conf/method`` configures."""
-    return sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
+def config_names(group: str) -> list[str]:
+    """Every choice of a configuration group; files with a leading underscore are shared parts."""
+    names = (path.stem for path in (CONF / group).glob("*.yaml"))
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def _make_drafter(config: Mapping[str, Any], vocab_size: int) -> Drafter:
@@ -217,14 +291,15 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> str:
     group = re.search(r"Could not find '([^'/]+)/([^']+)'", text)
     if group:
         kind, word = group.groups()
-        names = [path.stem for path in (CONF / kind).glob("*.yaml")]
-        return str(unknown_name(kind, word, names))
+        return str(unknown_name(kind, word, config_names(kind)))
     override = re.search(r"Could not override '([^']+)'", text)
     key = re.search(r"Key '([^']+)' is not in struct", text)
     if key and override is None:
         override = re.search(r"full_key: (\S+)", text)
     if override:
-        chosen = [item for item in overrides if re.fullmatch(r"(model|bench|method)=\w+", item)]
+        chosen = [
+            item for item in overrides if re.fullmatch(r"(model|bench|method|study)=\w+", item)
+        ]
         return _explain_key(override.group(1), chosen)
     return " ".join(text.split())
 

@@ -21,8 +21,8 @@ REFERENCE_ARM = "ar"
 NULL_ARM = "null"
 RESETS = ("stream", "task", "request")
 HISTORIES = ("ar", "own")
-PROMPT_STYLES = ("question_only",)
-SOURCES = ("mmspec", "parquet")
+LAYOUTS = ("table", "mmspec", "mixed")
+SCHEDULES = ("blocked", "alternating")
 
 Settings = TypeVar("Settings")
 
@@ -52,6 +52,12 @@ def check_positive(option: str, value: Any) -> None:
         raise UserError(f"{option} must be a whole number of at least 1, got {value!r}.")
 
 
+def check_count(option: str, value: Any) -> None:
+    """Raise UserError unless ``value`` is a whole number of at least 0."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UserError(f"{option} must be a whole number of at least 0, got {value!r}.")
+
+
 def check_flag(option: str, value: Any) -> None:
     """Raise UserError unless ``value`` is true, false or null, which leaves the choice open."""
     if not isinstance(value, bool | NoneType):
@@ -60,42 +66,48 @@ def check_flag(option: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """One benchmark's configuration (``conf/bench/*.yaml``).
+    """One benchmark's configuration; ``conf/bench/_base.yaml`` explains every option.
 
-    source:           "mmspec" (upstream folder layout) or "parquet" (rows with an image column).
-    data_root:        folder that holds the data.
-    system:           system message, or None.
-    split:            split to read; ``data_files`` says where a parquet split lies below
-                      ``data_root``.
-    columns:          parquet: question, image and optionally id, category and cluster columns.
-    num_inputs:       keep the first inputs only; per_topic: the first of each category; max_turns:
-                      turns per input.
-    distinct_prompts: drop inputs whose rendered first prompt occurred before; None = for text-only
-                      models.
+    sources: entries as `experiments.sources.Source` takes them.
+    prompts: lines of the user's turn by prompt style, see `experiments.prompts`.
+    parts:   settings of the benchmarks that a "mixed" one is made of.
     """
 
     name: str
-    source: str
+    layout: str
     data_root: str | None = None
+    hub_id: str | None = None
+    manifests: str | None = None
     split: str = "test"
     splits: list[str] = field(default_factory=lambda: ["test"])
-    system: str | None = None
+    rows: int | None = None
+    sampled: int | None = None
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[BenchSettings] = field(default_factory=list)
+    schedule: str = "blocked"
+    option_line: str = "{letter}. {text}"
+    template_fields: str | None = None
+    prompts: dict[str, list[str]] = field(default_factory=dict)
     prompt_style: str = "question_only"
-    data_files: str | None = None
-    columns: dict[str, str] = field(default_factory=dict)
+    system: str | None = None
     num_inputs: int | None = None
     per_topic: int | None = None
     max_turns: int | None = None
+    input_seed: int | None = None
     distinct_prompts: bool | None = None
+    licence: str = ""
     how_to_get: str = ""
 
     def __post_init__(self) -> None:
-        check_choice("bench.source", self.source, SOURCES)
+        check_choice("bench.layout", self.layout, LAYOUTS)
         check_choice("bench.split", self.split, tuple(self.splits))
-        check_choice("bench.prompt_style", self.prompt_style, PROMPT_STYLES)
-        for option in ("num_inputs", "per_topic", "max_turns"):
+        check_choice("bench.schedule", self.schedule, SCHEDULES)
+        check_choice("bench.prompt_style", self.prompt_style, tuple(self.prompts))
+        for option in ("rows", "sampled", "num_inputs", "per_topic", "max_turns"):
             if getattr(self, option) is not None:
                 check_positive(f"bench.{option}", getattr(self, option))
+        if self.input_seed is not None:
+            check_count("bench.input_seed", self.input_seed)
         check_flag("bench.distinct_prompts", self.distinct_prompts)
 
 
@@ -121,9 +133,26 @@ class Protocol:
         check_flag("null", self.null)
         check_flag("warmup", self.warmup)
         for option in ("repeat", "order_seed"):
-            value = getattr(self, option)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise UserError(f"{option} must be a whole number of at least 0, got {value!r}.")
+            check_count(option, getattr(self, option))
+
+
+@dataclass(frozen=True)
+class Study:
+    """One experiment of the paper: which runs it is made of (``conf/study/*.yaml``).
+
+    benches: benchmarks it runs on; a tiny model runs on their shipped analogues.
+    sweep:   options with the values each is given: every combination is a run.
+    also:    further runs, as options of their own beside the sweep's first combination.
+    tiny:    options on a tiny model, by default 16 inputs per benchmark.
+    after:   modules of ``experiments`` whose ``after_run`` reads a finished run's records.
+    """
+
+    name: str
+    benches: list[str]
+    sweep: dict[str, list[Any]] = field(default_factory=dict)
+    also: list[dict[str, Any]] = field(default_factory=list)
+    tiny: dict[str, Any] = field(default_factory=lambda: {"bench.num_inputs": 16})
+    after: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -143,7 +172,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A whole run. ``arms`` begins with the AR reference; ``model`` are the target's settings."""
+    """A whole run. ``arms`` begins with the AR reference; ``model`` are the target's settings.
+
+    after: modules of ``experiments`` that read the finished run, see `Study`.
+    """
 
     model: Mapping[str, Any]
     bench: BenchSettings
@@ -152,6 +184,7 @@ class RunPlan:
     results_root: Path
     label: str
     resolved: Mapping[str, Any]
+    after: tuple[str, ...] = ()
 
     def arm(self, name: str) -> Arm:
         """The arm of that name."""

@@ -26,8 +26,12 @@ _PACKAGES = (
     "datasets",
     "hydra-core",
 )
-# Where a thing lies or who runs it does not change results.
-_PATHS = ("path", "data_root", "how_to_get", "hint")
+# Where a thing lies and how it is described does not change results; what was read has a digest.
+_PATHS = (
+    *("path", "hint"),
+    *("data_root", "hub_id", "manifests", "sources", "parts", "rows", "prompts"),
+    *("licence", "how_to_get"),
+)
 
 
 def run_identity(plan: RunPlan, weights: str, inputs_sha256: str) -> dict[str, Any]:

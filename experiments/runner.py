@@ -9,11 +9,13 @@ its last complete unit.
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,6 +46,7 @@ from recap.core.interfaces import ContextExceeded
 if TYPE_CHECKING:
     from experiments.benches import BenchInput
     from recap.targets.hf import HFTarget
+    from recap.targets.load import LoadedModel
     from recap.targets.request import Request
 
 BAD_UNIT_LIMIT = 0.05
@@ -53,32 +56,55 @@ CPU_NOTE = (
 )
 
 
-def run_plan(plan: RunPlan) -> dict[str, Any]:
+def run_plan(
+    plan: RunPlan, load: Callable[[Mapping[str, Any]], LoadedModel] | None = None
+) -> dict[str, Any]:
     """Run or resume ``plan``, print its summary, return it.
+
+    load: gives the target of ``plan.model``, by default loaded anew.
 
     Raises UserError for what the user can mend, and after the summary when more than 5 % of the
     units are bad.
     """
-    inputs = benches.load_inputs(plan.bench)
-    loaded = load_target(plan.model)
+    benchmark = benches.load(plan.bench)
+    loaded = (load or load_target)(plan.model)
     target = loaded.target
-    inputs, dropped = _distinct(plan, target, inputs)
+    inputs, dropped = _distinct(plan, target, benchmark.inputs)
     identity = provenance.run_identity(
         plan, weights_fingerprint(target.model), benches.inputs_digest(inputs)
     )
     directory = RunDirectory(_run_path(plan, provenance.identity_hash(identity)))
     try:
         directory.write_config(plan.resolved)
-        facts = {**identity, "dropped_inputs": dropped, "target": loaded.settings}
+        facts = {
+            **identity,
+            "data": benchmark.facts,
+            "frozen_inputs": benchmark.frozen,
+            "dropped_inputs": dropped,
+            "target": loaded.settings,
+        }
         runner = Runner(plan, target, list_units(inputs), directory)
         records = runner.run(facts)
         summary = report.summarise(records, runner.arms.names, plan.protocol.max_new_tokens)
         report.write_summary(directory.summary_path, summary)
+        finished = FinishedRun(plan, directory.path, target, inputs)
+        for module in plan.after:
+            importlib.import_module(f"experiments.{module}").after_run(finished)
     finally:
         directory.close()
     _print_summary(plan, summary, dropped, directory)
     _refuse_many_bad(summary)
     return summary
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What a study's ``after`` modules get to read."""
+
+    plan: RunPlan
+    folder: Path
+    target: HFTarget
+    inputs: list[BenchInput]
 
 
 def _distinct(
@@ -332,7 +358,7 @@ class Runner:
             self._clusters[item.input_id] = (
                 first_prompt_digest(self._target, self._plan.bench, item)
                 if self._target.text_only
-                else item.image_digest() or item.input_id
+                else item.cluster or item.image_digest or item.input_id
             )
         return self._clusters[item.input_id]
 

@@ -48,7 +48,7 @@ def encode_turn(
     images = []
     if not target.text_only:
         try:
-            images = [item.open_image().convert("RGB")]
+            images = [item.open_image()]
         except Exception as error:  # Pillow's decoders raise many kinds for a broken file
             raise UnreadableImage(f"unreadable image: {type(error).__name__}: {error}") from error
     return target.encode(messages, images)
@@ -79,7 +79,7 @@ def drop_repeated(
         if target.text_only:
             key = ("", first_prompt_digest(target, bench, item))
         else:
-            key = (item.image_digest(), item.turns[0])
+            key = (item.image_digest, item.turns[0])
         if key in seen:
             dropped.append(item.input_id)
         else:

@@ -8,5 +8,6 @@ the 7B models.
 One subject per file: `markup` (answers with marked words), `pictures` (facts and drawing),
 `phrasings` (questions and answers), `samples` (seeded samples per task), `tokenizer`, `models`
 (configurations, processors, loading, saving), `batches` (samples to tensors), `probes` (a training
-aid), `train`, `evaluate`, `benches`.
+aid), `train`, `evaluate`, `choices` (short answers and options), `rows`, `rows_choice` and
+`rows_mathvista` (rows in the real benchmarks' columns), `benches`.
 """

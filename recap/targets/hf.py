@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 HEADROOM = 136
 
 # Prompt rows per pass through the head: all at once would be [p, 152,064] logits.
-_HEAD_CHUNK = 256
+HEAD_CHUNK = 256
 
 
 class HFTarget:
@@ -177,7 +177,7 @@ class HFSession:
     def _prompt_rows(self, hidden: torch.Tensor, positions: NDArray[np.int64]) -> Predictions:
         """Predictions after the prompt tokens at ``positions`` int64[r]."""
         chosen = hidden.index_select(0, torch.from_numpy(positions).to(hidden.device))
-        chunks = chosen.split(_HEAD_CHUNK)
+        chunks = chosen.split(HEAD_CHUNK)
         parts = [predictions(self._head(chunk), self._needs.topk) for chunk in chunks]
         return Predictions(
             np.concatenate([part.next_token for part in parts]),

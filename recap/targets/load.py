@@ -1,5 +1,5 @@
 """Loading a model: from a folder, from the hub at a pinned revision, or from a GGUF file in an
-installed package.
+installed package; or all of it but the weights, for a look at what a run would meet.
 
 What could differ silently between two machines is pinned here and reported: revision, dtype,
 attention kernel family, image backend, and the generation settings a checkpoint brings along (a
@@ -11,12 +11,14 @@ Example: ``load("qwen25vl", path="experiments/tiny/checkpoints/tiny_qwen25vl")``
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
@@ -50,6 +52,15 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 @dataclass(frozen=True)
+class Parts:
+    """What a family is loaded with: its model class, its processor, its adapter around both."""
+
+    model_class: Any
+    processor: Callable[[Source, dict[str, Any]], Any]
+    adapter: Callable[[Any, Any], Family]
+
+
+@dataclass(frozen=True)
 class LoadedModel:
     """A target, and the settings a run's manifest records."""
 
@@ -74,36 +85,46 @@ def load(
     max_pixels: int | None = None,
     pad_rows: bool | None = None,
     min_rows: int = 1,
+    weights: bool = True,
 ) -> LoadedModel:
     """Load a model and wrap it as a target.
 
     family:     "qwen25vl", "llava" or "causal_lm".
     path:       local folder, or a GGUF file; wins over the other sources.
-    repo:       hub id, with ``revision`` (a commit hash) pinned.
+    repo:       hub id; ``revision`` pins a commit of it (None: the hub's head, after a warning).
     package:    installed Python package that carries ``gguf_file``; found, never imported.
     hint:       how to get the model, told where it is missing.
     min_pixels, max_pixels: bounds of a Qwen picture's area, in pixels.
     pad_rows, min_rows: see `HFTarget`.
+    weights:    False leaves the weights out: the target encodes prompts and knows every shape, on
+                torch's "meta" device, whatever ``device`` will be.
 
     Raises ValueError, in a sentence, for unknown names and for a model that is not there.
     """
-    adapters = _adapters()
-    _one_of("model family", family, tuple(adapters))
+    parts = _families()
+    _one_of("model family", family, tuple(parts))
     _one_of("dtype", dtype, DTYPES)
     _one_of("image backend", image_backend, ("pil", "torchvision"))
-    place = _device(device)
-    source = find_source(path, repo, revision, package, gguf_file, hint)
+    place = _device(device, here=weights)
+    source = find_source(path, repo, revision, package, gguf_file, hint, weights=weights)
     images = {"backend": image_backend, "min_pixels": min_pixels, "max_pixels": max_pixels}
-    model_options = {"dtype": getattr(torch, dtype), "attn_implementation": attention}
+    options = {"dtype": getattr(torch, dtype), "attn_implementation": attention}
     transformers_logging.disable_progress_bar()
     try:
-        adapter = adapters[family](source, model_options, images)
+        processor = parts[family].processor(source, images)
+        build = _weights if weights else _outline
+        model = build(parts[family].model_class, source, options)
+        adapter = parts[family].adapter(model, processor)
     except (OSError, ImportError, SafetensorError) as error:
         raise ValueError(unreadable(source, hint, error)) from error
-    neutralised = neutralise(adapter.model)
-    adapter.model.to(place)
-    target = HFTarget(adapter, pad_rows=pad_rows, min_rows=min_rows)
-    return LoadedModel(target, _settings(family, source, target, images, neutralised))
+    neutralised = neutralise(model)
+    if weights:
+        model.to(place)
+    padded = place.type == "cuda" if pad_rows is None else pad_rows
+    target = HFTarget(adapter, pad_rows=padded, min_rows=min_rows)
+    settings = _settings(family, source, target, images, neutralised)
+    settings["device"] = str(target.device if weights else place)
+    return LoadedModel(target, settings)
 
 
 def neutralise(model: PreTrainedModel) -> dict[str, Any]:
@@ -127,16 +148,20 @@ def neutralise(model: PreTrainedModel) -> dict[str, Any]:
     }
 
 
-def _adapters() -> dict[str, Callable[[Source, dict[str, Any], dict[str, Any]], Family]]:
-    return {"qwen25vl": _load_qwen25vl, "llava": _load_llava, "causal_lm": _load_causal_lm}
+def _families() -> dict[str, Parts]:
+    return {
+        "qwen25vl": Parts(Qwen2_5_VLForConditionalGeneration, _qwen_processor, Qwen25VL),
+        "llava": Parts(LlavaNextForConditionalGeneration, _llava_processor, LlavaNext),
+        "causal_lm": Parts(AutoModelForCausalLM, _tokenizer, CausalLM),
+    }
 
 
-def _load_qwen25vl(source: Source, options: dict[str, Any], images: dict[str, Any]) -> Family:
+def _qwen_processor(source: Source, images: dict[str, Any]) -> Any:
     processor = ImageOnlyQwenProcessor.from_pretrained(
-        source.location, backend=images["backend"], **source.arguments
+        source.folder, backend=images["backend"], **source.arguments
     )
     _bound_area(processor.image_processor, images)
-    return Qwen25VL(_weights(Qwen2_5_VLForConditionalGeneration, source, options), processor)
+    return processor
 
 
 def _bound_area(image_processor: Any, images: dict[str, Any]) -> None:
@@ -149,16 +174,14 @@ def _bound_area(image_processor: Any, images: dict[str, Any]) -> None:
     images.update(min_pixels=shortest, max_pixels=longest)
 
 
-def _load_llava(source: Source, options: dict[str, Any], images: dict[str, Any]) -> Family:
-    processor = LlavaNextProcessor.from_pretrained(
-        source.location, backend=images["backend"], **source.arguments
+def _llava_processor(source: Source, images: dict[str, Any]) -> Any:
+    return LlavaNextProcessor.from_pretrained(
+        source.folder, backend=images["backend"], **source.arguments
     )
-    return LlavaNext(_weights(LlavaNextForConditionalGeneration, source, options), processor)
 
 
-def _load_causal_lm(source: Source, options: dict[str, Any], images: dict[str, Any]) -> Family:
-    tokenizer = AutoTokenizer.from_pretrained(source.location, **source.arguments)
-    return CausalLM(_weights(AutoModelForCausalLM, source, options), tokenizer)
+def _tokenizer(source: Source, images: dict[str, Any]) -> Any:
+    return AutoTokenizer.from_pretrained(source.folder, **source.arguments)
 
 
 def _weights(model_class: Any, source: Source, options: dict[str, Any]) -> Any:
@@ -169,24 +192,53 @@ def _weights(model_class: Any, source: Source, options: dict[str, Any]) -> Any:
     """
     safetensors = {} if source.gguf_file else {"use_safetensors": True}
     model, report = model_class.from_pretrained(
-        source.location, output_loading_info=True, **safetensors, **source.arguments, **options
+        source.folder, output_loading_info=True, **safetensors, **source.arguments, **options
     )
     lacking = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])
     if lacking:
         raise ValueError(
-            f"{source.location} is no complete {type(model).__name__} checkpoint: "
+            f"{source.name} is no complete {type(model).__name__} checkpoint: "
             f"{len(lacking)} weights are missing or of another shape, first {lacking[0]}"
         )
     return model
 
 
-def _device(name: str) -> torch.device:
+def _outline(model_class: Any, source: Source, options: dict[str, Any]) -> Any:
+    """The model on torch's "meta" device: every shape of it, no weights read or allocated."""
+    config = AutoConfig.from_pretrained(source.folder, **source.arguments)
+    expected = getattr(model_class, "config_class", None)
+    if expected is not None and not isinstance(config, expected):
+        raise ValueError(
+            f"{source.name} is no {model_class.__name__} checkpoint: its config.json is a "
+            f"{config.model_type} model's"
+        )
+    model = on_meta(model_class, config, **options)
+    with suppress(OSError):  # a checkpoint may leave it to config.json
+        model.generation_config = GenerationConfig.from_pretrained(source.folder)
+    return model
+
+
+def on_meta(model_class: Any, config: Any, **options: Any) -> Any:
+    """A model of ``config`` on torch's "meta" device, with ``dtype`` and ``attn_implementation``.
+
+    model_class: a model class or one of transformers' Auto classes.
+    """
+    build = getattr(model_class, "from_config", None) or model_class._from_config
+    with torch.device("meta"):
+        return build(config, **options).eval()
+
+
+def _device(name: str, here: bool) -> torch.device:
+    """The device of that name; ``here``: it must be one of this machine's."""
     try:
         device = torch.device(name)
     except RuntimeError as error:
         raise ValueError(f"unknown device {name!r}: cpu, cuda, cuda:1, ...") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here")
+    if here and device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device {name!r}: torch {torch.__version__} sees no CUDA device here; install a CUDA "
+            "build of torch, run on a machine with a GPU, or choose device=cpu"
+        )
     return device
 
 
@@ -205,13 +257,12 @@ def _settings(
     model = target.model
     settings = {
         "family": family,
-        "source": source.location,
+        "source": source.name,
         "revision": source.revision,
         "gguf_file": source.gguf_file,
         "model_class": type(model).__name__,
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "dtype": str(target.dtype).removeprefix("torch."),
-        "device": str(target.device),
         "attention": model.config.get_text_config()._attn_implementation,
         "vocab_size": target.vocab_size,
         "context": target.context,

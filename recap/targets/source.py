@@ -1,42 +1,66 @@
 """Where a checkpoint's files are, and the sentences that say so when they are not there.
 
 Three kinds of places: a local folder (or a GGUF file), an installed Python package that carries a
-GGUF file, and a hub id at a pinned revision. Knows nothing about models.
+GGUF file, and a hub id at a revision. Whatever the place, its files are brought into one local
+folder here, and everything is read from there: there is one moment at which something can be
+missing, and one commit that all files belong to. Knows nothing about models.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recap.targets.hub import HubError, first_sentence, snapshot
+
+# What a checkpoint consists of here: no pickles, no code.
+_SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model")
+_WEIGHTS = "*.safetensors"
+_ELSEWHERE = "Or set model.path=... to a local copy."
+
 
 @dataclass(frozen=True)
 class Source:
-    """Where a checkpoint's files are, and what ``from_pretrained`` needs to read them."""
+    """A folder with a checkpoint's files, and what ``from_pretrained`` needs to read them.
 
-    location: str
+    repo:     the hub id they came from, if they did.
+    revision: the commit they belong to, where it is known.
+    """
+
+    folder: str
+    repo: str | None = None
     revision: str | None = None
     gguf_file: str | None = None
 
     @property
+    def name(self) -> str:
+        """What a record calls it."""
+        return self.repo or self.folder
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments for every ``from_pretrained`` call."""
-        named = {"revision": self.revision, "gguf_file": self.gguf_file}
-        return {name: value for name, value in named.items() if value is not None}
+        return {} if self.gguf_file is None else {"gguf_file": self.gguf_file}
 
 
 def find_source(
-    path: str | None,
-    repo: str | None,
-    revision: str | None,
-    package: str | None,
-    gguf_file: str | None,
-    hint: str,
+    path: str | None = None,
+    repo: str | None = None,
+    revision: str | None = None,
+    package: str | None = None,
+    gguf_file: str | None = None,
+    hint: str = "",
+    *,
+    weights: bool = True,
 ) -> Source:
     """The place ``recap.targets.load.load`` was pointed at, ``path`` before ``package`` before
     ``repo``.
+
+    A hub model that is not on this machine is downloaded; with ``weights=False`` all but the
+    weights. Without a revision the hub's current head is used, after a warning.
 
     Raises ValueError, with ``hint`` and the override that points elsewhere, when nothing is there.
     """
@@ -46,9 +70,7 @@ def find_source(
         return _packaged(package, gguf_file, hint)
     if repo is None:
         raise ValueError("no model to load: set model.path=... to a folder")
-    if revision is None:
-        raise ValueError(f"{repo} needs a pinned revision: set model.revision=... to a commit hash")
-    return Source(repo, revision)
+    return _from_hub(repo, revision, hint, weights)
 
 
 def _local(path: Path, gguf_file: str | None, hint: str) -> Source:
@@ -62,9 +84,14 @@ def _local(path: Path, gguf_file: str | None, hint: str) -> Source:
     if not (path / wanted).is_file():
         # A GGUF model may as well be given as an ordinary checkpoint folder.
         if (path / "config.json").is_file():
-            return Source(str(path))
+            return Source(str(path), revision=_commit_of(path))
         raise ValueError(_sentence(f"{path} is no model folder: it has no {wanted}", hint))
-    return Source(str(path), gguf_file=gguf_file)
+    return Source(str(path), revision=_commit_of(path), gguf_file=gguf_file)
+
+
+def _commit_of(folder: Path) -> str | None:
+    """The commit of a folder in the hub's cache, which is named after it."""
+    return folder.name if folder.parent.name == "snapshots" else None
 
 
 def _packaged(package: str, gguf_file: str | None, hint: str) -> Source:
@@ -74,22 +101,47 @@ def _packaged(package: str, gguf_file: str | None, hint: str) -> Source:
     if not folders:
         name = package.replace("_", "-")
         missing = f"the model comes with the Python package {name}, which is not installed"
-        raise ValueError(_sentence(missing, hint, "Or set model.path=... to a local copy."))
+        raise ValueError(_sentence(missing, hint, _ELSEWHERE))
     return _local(Path(folders[0]), gguf_file, hint)
+
+
+def _from_hub(repo: str, revision: str | None, hint: str, weights: bool) -> Source:
+    if revision is None:
+        warnings.warn(
+            f"The revision of {repo} is not pinned: the hub's current head is used and recorded. "
+            "Pin it with model.revision=<commit>.",
+            stacklevel=2,
+        )
+    patterns = [*_SMALL_FILES, _WEIGHTS] if weights else [*_SMALL_FILES]
+    required = ["config.json", _WEIGHTS] if weights else ["config.json"]
+    try:
+        folder = snapshot(repo, revision, patterns, required=required)
+    except HubError as error:
+        raise ValueError(_not_there(repo, revision, hint, error)) from error
+    return Source(str(folder), repo, folder.name)
+
+
+def _not_there(repo: str, revision: str | None, hint: str, error: HubError) -> str:
+    named = repo if revision is None else f"{repo} at revision {revision}"
+    get = f"hf download {repo}" + ("" if revision is None else f" --revision {revision}")
+    return _sentence(
+        f"{named} is not on this machine, and {error}",
+        hint or f"Where there is a network, get it with `{get}`.",
+        "Or set model.path=FOLDER to a copy made elsewhere (`hf download ... --local-dir FOLDER`).",
+    )
 
 
 def unreadable(source: Source, hint: str, error: Exception) -> str:
     """Why a checkpoint that was found could not be read, and how to get a good one."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].split(". ")[0]
-    if source.revision is None:
-        return _sentence(f"cannot load the model in {source.location}: {reason}", hint)
-    get = f"hf download {source.location} --revision {source.revision}"
+    if source.repo is None:
+        return _sentence(f"cannot load the model in {source.folder}: {first_sentence(error)}", hint)
+    get = f"hf download {source.repo} --revision {source.revision}"
     return _sentence(
-        f"cannot load {source.location} at revision {source.revision}: {reason}",
-        hint or f"Get it with `{get}`",
-        "or set model.path=... to a local copy.",
+        f"cannot load {source.repo} at revision {source.revision}: {first_sentence(error)}",
+        hint or f"Get it with `{get}`.",
+        _ELSEWHERE,
     )
 
 
 def _sentence(*parts: str) -> str:
-    return " ".join(part if part.endswith((".", "`")) else f"{part}." for part in parts if part)
+    return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)

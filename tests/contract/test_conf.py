@@ -11,25 +11,22 @@ import pytest
 import yaml
 
 from experiments import compose
+from experiments.compose import config_names
 from experiments.plan import REPOSITORY
 from experiments.targets import _OPTIONS
 from recap.config import RecapConfig
 
 
-def names(group: str) -> list[str]:
-    return sorted(path.stem for path in (REPOSITORY / "conf" / group).glob("*.yaml"))
-
-
 @pytest.mark.parametrize("group", ["model", "bench", "method"])
 def test_every_entry_composes_under_its_own_name(group: str) -> None:
-    assert names(group)
-    for name in names(group):
+    assert config_names(group)
+    for name in config_names(group):
         cfg = compose.compose_cfg(f"{group}={name}")
         assert cfg[group].name == name
         compose.plan_from_cfg(cfg)
 
 
-@pytest.mark.parametrize("model", names("model"))
+@pytest.mark.parametrize("model", config_names("model"))
 def test_model_options_exist(model: str) -> None:
     options = set(compose.compose_cfg(f"model={model}").model) - {"name"}
     assert options <= set(_OPTIONS)
@@ -45,7 +42,7 @@ def test_recap_yaml_states_every_setting_with_its_default() -> None:
 def test_public_options_are_frozen() -> None:
     """Growing the command line is a deliberate change of this list."""
     expected = """model bench method max_new_tokens dtype device arms timing reset history null
-    order_seed repeat warmup results_root"""
+    order_seed repeat warmup dry_run results_root"""
     assert sorted(compose.compose_cfg()) == sorted(expected.split())
 
 

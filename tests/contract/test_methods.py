@@ -14,7 +14,7 @@ from recap.core.interfaces import Drafter, Predictions, RequestContext, Verified
 from recap.core.tree import TokenTree
 from tests.baselines import drive
 
-METHODS = [name for name in compose.method_names() if name != "ar"]
+METHODS = [name for name in compose.config_names("method") if name != "ar"]
 
 
 @functools.cache

@@ -43,6 +43,7 @@ def make_plan(mmspec_root: Path, tmp_path: Path) -> MakePlan:
         defaults = [
             "bench=mmspec",
             f"bench.data_root={mmspec_root}",
+            "bench.manifests=null",
             "max_new_tokens=12",
             "warmup=false",
             f"results_root={tmp_path / 'runs'}",

@@ -32,7 +32,7 @@ CASES = [
     (["dtype=float33"], "unknown dtype 'float33'"),
     (["device=gpu"], "unknown device 'gpu'"),
     (["model.min_pixels=abc"], "model.min_pixels must be a whole number"),
-    (["bench.source=csv"], "bench.source=csv is not valid. Valid: mmspec"),
+    (["bench.layout=csv"], "bench.layout=csv is not valid. Valid: mmspec, table"),
     (["bench.distinct_prompts=maybe"], "bench.distinct_prompts must be true, false or null"),
     (["arms=[{method: recap, config: 5}]"], "An arm's config is a mapping"),
     (["method.config=null"], "method=recap"),

@@ -48,7 +48,7 @@ def test_all_arms_are_all_methods() -> None:
     everything = plan("arms=all")
     assert everything.label == "all"
     methods = [arm.name for arm in everything.arms[1:-1]]
-    assert methods == [name for name in compose.method_names() if name != "ar"]
+    assert methods == [name for name in compose.config_names("method") if name != "ar"]
 
 
 def test_resets_belong_to_arms() -> None:

@@ -15,6 +15,8 @@ import pytest
 
 from experiments import benches, compose, runner
 from experiments.plan import RunPlan
+from experiments.targets import load_target
+from experiments.units import encode_turn
 
 ROOT = os.environ.get("MMSPEC_ROOT", "")
 needs_mmspec = pytest.mark.skipif(not ROOT, reason="MMSPEC_ROOT is not set")
@@ -30,15 +32,30 @@ def plan(tmp_path: Path, *overrides: str) -> RunPlan:
 
 
 def test_the_benchmark_is_whole(tmp_path: Path) -> None:
-    inputs = benches.load_inputs(plan(tmp_path).bench)
+    inputs = benches.load(plan(tmp_path).bench).inputs
     assert len(inputs) == 600
     assert sum(len(item.turns) for item in inputs) == 723
     topics = Counter(item.category for item in inputs)
     assert set(topics.values()) == {100}
     multi = [len(i.turns) for i in inputs if i.category == "multi-turn conversation"]
     assert Counter(multi) == {1: 30, 2: 18, 3: 51, 4: 1}
-    mini = benches.load_inputs(plan(tmp_path, "bench.split=testmini").bench)
+    mini = benches.load(plan(tmp_path, "bench.split=testmini").bench).inputs
     assert (len(mini), sum(len(item.turns) for item in mini)) == (60, 69)
+
+
+@pytest.mark.parametrize("model", ["tiny_qwen25vl", "tiny_llava"])
+def test_a_literal_image_tag_stays_text(tmp_path: Path, model: str) -> None:
+    """All hundred reasoning prompts say ``<image 1>``, which is no placeholder."""
+    bench = plan(tmp_path, "bench.max_turns=1").bench
+    target = load_target(compose.compose_cfg(f"model={model}").model).target
+    items = [i for i in benches.load(bench).inputs if i.category == "complex reasoning pro"]
+    assert len(items) == 100 and all("<image 1>" in item.turns[0] for item in items)
+    for item in items[:3]:
+        request = encode_turn(target, bench, item, [])
+        assert item.turns[0].strip() in request.prompt_text
+        text = [i for i in request.prompt_ids.tolist() if i not in target.blocked_ids]
+        assert "<image 1>" in target.decode_text(text)
+        assert len(text) + request.num_image_tokens == len(request.prompt_ids)
 
 
 @pytest.mark.parametrize("model", ["tiny_qwen25vl", "tiny_llava"])

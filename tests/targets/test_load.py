@@ -84,7 +84,6 @@ def test_missing_models_are_explained(tmp_path: Path) -> None:
             r"/no/such\. Run make train-tiny\. .*model\.path=",
         ),
         ({"path": str(tmp_path)}, r"has no config\.json"),
-        ({"repo": "some/model"}, r"some/model needs a pinned revision"),
         ({}, r"set model\.path="),
         (
             {"package": "no_such", "hint": "Run make smollm2"},
@@ -96,12 +95,37 @@ def test_missing_models_are_explained(tmp_path: Path) -> None:
             load("qwen25vl", **arguments)
 
 
-def test_a_hub_model_that_is_not_there_is_explained(monkeypatch: Any) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(
-        ValueError, match=r"cannot load some/model at revision abc.*hf download.*model\.path="
-    ):
-        load("causal_lm", repo="some/model", revision="abc")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_without_weights_everything_else_is_the_same(name: str, tmp_path: Path) -> None:
+    folder = saved(name, tmp_path)
+    content = json.dumps({"eos_token_id": [5, 7], "repetition_penalty": 1.05})
+    (folder / "generation_config.json").write_text(content)
+    loaded = load(name, path=str(folder), dtype="bfloat16")
+    (folder / "model.safetensors").unlink()
+    outline = load(name, path=str(folder), dtype="bfloat16", weights=False)
+    assert outline.settings == loaded.settings
+    pictures = [] if name == "causal_lm" else [picture(90, 70, 4)]
+    requests = [
+        each.target.encode(turn("What is it?", len(pictures)), pictures)
+        for each in (loaded, outline)
+    ]
+    assert requests[0].prompt_ids.tolist() == requests[1].prompt_ids.tolist()
+    assert requests[0].prompt_text == requests[1].prompt_text
+    assert requests[0].position_offset == requests[1].position_offset
+    assert outline.target.device.type == "meta"
+
+
+def test_without_weights_the_device_need_not_be_here(tmp_path: Path) -> None:
+    outline = load("llava", path=str(saved("llava", tmp_path)), device="cuda", weights=False)
+    assert outline.settings["device"] == "cuda" and outline.target.pad_rows is True
+
+
+def test_without_weights_a_folder_of_another_family_is_refused(tmp_path: Path) -> None:
+    folder = saved("llava", tmp_path)
+    config = json.loads((folder / "config.json").read_text())["text_config"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"no LlavaNextFor.* its config\.json is a llama model's"):
+        load("llava", path=str(folder), weights=False)
 
 
 def test_a_folder_without_weights_is_explained(tmp_path: Path) -> None:
