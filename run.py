@@ -25,40 +25,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments import compose
 from experiments.errors import UserError
+from experiments.launch import launch
 
 failures: list[UserError] = []
 
 
 @hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
 def run(cfg: DictConfig) -> None:
-    """Carry out one run, or all of a study's, each with its summary.
-
-    A failed run does not stop the others of a study or sweep.
-    """
-    try:
-        plans = compose.plans_from_cfg(cfg, HydraConfig.get().overrides.task)
-    except UserError as error:
-        fail(error)
-        return
-    # Loads torch, and is therefore left until the configuration is known to be good.
-    from experiments.dry_run import dry_run
-    from experiments.runner import run_plan
-    from experiments.targets import LastTarget
-
-    target = LastTarget()
-    for number, plan in enumerate(plans, start=1):
-        if len(plans) > 1:
-            print(f"\nRun {number} of {len(plans)} of study {plan.protocol.study}", flush=True)
-        try:
-            dry_run(plan) if cfg.dry_run else run_plan(plan, target.load)
-        except UserError as error:
-            fail(error)
-
-
-def fail(error: UserError) -> None:
-    """Tell the user, and remember it for the exit status."""
-    print(f"Error: {error}", file=sys.stderr)
-    failures.append(error)
+    """Carry out one run or all of a study's; in a sweep a failed one does not stop the others."""
+    failures.extend(launch(cfg, HydraConfig.get().overrides.task))
 
 
 def main() -> int:

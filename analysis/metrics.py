@@ -10,25 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from analysis.bootstrap import Interval, Resampler
 from experiments.records import RunRecord
 
 RESAMPLES = 10_000
-FloatArray = NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean with its 95 % bootstrap interval over clusters; nan where there is no unit."""
-
-    mean: float
-    low: float
-    high: float
-
-    def excludes(self, value: float) -> bool:
-        """Whether ``value`` lies outside the interval."""
-        return not self.low <= value <= self.high
+__all__ = ["Interval"]  # where it is looked for
 
 
 @dataclass(frozen=True)
@@ -78,11 +66,13 @@ def mean_accepted(record: RunRecord, max_new_tokens: int | None = None) -> float
     """
     if not record.num_accepted:
         return None
-    accepted = np.array(record.num_accepted)
-    if max_new_tokens is not None:
-        produced = 1 + np.concatenate(([0], np.cumsum(accepted + 1)[:-1]))
-        accepted = np.minimum(accepted, max_new_tokens - produced - 1)
-    return float(accepted.mean())
+    if max_new_tokens is None:
+        return sum(record.num_accepted) / len(record.num_accepted)
+    total, remaining = 0, max_new_tokens - 1  # the first token comes from prefill
+    for accepted in record.num_accepted:
+        total += min(accepted, remaining - 1)
+        remaining -= accepted + 1
+    return total / len(record.num_accepted)
 
 
 def tokens_per_verify(records: Sequence[RunRecord]) -> float:
@@ -121,30 +111,32 @@ def num_equal(paired: Sequence[Pair]) -> int:
     return sum(p.method.output_ids == p.reference.output_ids for p in paired)
 
 
-def interval(values: Sequence[float], clusters: Sequence[str]) -> Interval:
+def interval(
+    values: Sequence[float], clusters: Sequence[str], resamples: int = RESAMPLES
+) -> Interval:
     """Mean of ``values`` with a 95 % percentile bootstrap over clusters, ``default_rng(42)``.
 
     A resample draws as many clusters as there are, with replacement, and averages all their values.
     """
     if not values:
         return Interval(float("nan"), float("nan"), float("nan"))
-    names, index = np.unique(np.array(clusters), return_inverse=True)
-    sums = np.bincount(index, weights=np.array(values, np.float64))
-    counts = np.bincount(index).astype(np.float64)
-    draws = np.random.default_rng(42).integers(len(names), size=(RESAMPLES, len(names)))
-    means = sums[draws].sum(axis=1) / counts[draws].sum(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return Interval(float(np.mean(values)), float(low), float(high))
+    return Resampler(clusters, resamples).mean(np.array(values, np.float64))
 
 
-def pair_interval(paired: Sequence[Pair], ratio: Callable[[Pair], float | None]) -> Interval:
+def pair_interval(
+    paired: Sequence[Pair],
+    ratio: Callable[[Pair], float | None],
+    resamples: int = RESAMPLES,
+) -> Interval:
     """The interval of a per-pair ratio, over the pairs that have one."""
     rows = [(ratio(p), p.reference.cluster_id) for p in paired]
     kept = [(value, cluster) for value, cluster in rows if value is not None]
-    return interval([value for value, _ in kept], [cluster for _, cluster in kept])
+    return interval([value for value, _ in kept], [cluster for _, cluster in kept], resamples)
 
 
-def tau(records: Sequence[RunRecord], max_new_tokens: int | None) -> Interval:
+def tau(
+    records: Sequence[RunRecord], max_new_tokens: int | None, resamples: int = RESAMPLES
+) -> Interval:
     """Acceptance length: 1 + mean over units of the mean accepted per step.
 
     ``max_new_tokens`` caps the steps (`mean_accepted`); None gives ``tau_verified``. Units without
@@ -152,4 +144,4 @@ def tau(records: Sequence[RunRecord], max_new_tokens: int | None) -> Interval:
     """
     rows = [(mean_accepted(r, max_new_tokens), r.cluster_id) for r in records if r.status == "ok"]
     kept = [(1.0 + value, cluster) for value, cluster in rows if value is not None]
-    return interval([value for value, _ in kept], [cluster for _, cluster in kept])
+    return interval([value for value, _ in kept], [cluster for _, cluster in kept], resamples)

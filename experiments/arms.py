@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments import memory_use
 from experiments.snapshot import StreamStates
 from experiments.telemetry import Telemetry
-from experiments.timing import WallClock
+from experiments.timing import PhaseClock, WallClock, inner_phases, make_clock
 from recap.core.decode import decode
-from recap.core.interfaces import Drafter, Generation, Limits, Needs
+from recap.core.interfaces import Drafter, Generation, Limits, Needs, Session
 from recap.core.tree import TokenTree
 from recap.targets.packing import BUCKETS
 
@@ -69,14 +71,16 @@ class ArmSet:
         """One timed generation. Raises ContextExceeded when the request does not fit the model."""
         drafter = self._drafters[name]
         session = self._target.open(request, drafter.needs, max_new_tokens)
-        clock = WallClock(self._protocol.timing, self._synchronize)
+        clock = make_clock(self._protocol.timing, self._synchronize)
         try:
-            self._telemetry.start()
-            generation = decode(session, drafter, Limits(max_new_tokens), clock)
-            telemetry = self._telemetry.read()
+            with _profile(clock, drafter, session, self._target) as profile:
+                self._telemetry.start()
+                generation = decode(session, drafter, Limits(max_new_tokens), clock)
+                telemetry = self._telemetry.read()
         finally:
             session.close()
         generation.phase_ns = clock.phase_ns
+        telemetry |= profile
         return Outcome(generation, telemetry)
 
     def warm_widths(self, name: str, request: Request) -> None:
@@ -115,6 +119,26 @@ class ArmSet:
         """Put back what `states` returned."""
         for name, state in states.items():
             self._drafters[name].load_stream_state(state)
+
+
+@contextmanager
+def _profile(
+    clock: WallClock, drafter: Drafter, session: Session, target: HFTarget
+) -> Iterator[dict[str, Any]]:
+    """What a profiled generation adds to its record's telemetry; nothing for any other."""
+    found: dict[str, Any] = {}
+    if not isinstance(clock, PhaseClock):
+        yield found
+        return
+    memory_use.reset_device_peak(target.device)
+    with inner_phases(clock, drafter, session):
+        yield found
+    columns = ("laps", "wall_ns", "cpu_ns")
+    found["phases"] = {
+        name: dict(zip(columns, total, strict=True)) for name, total in clock.steps.items()
+    }
+    found["host_bytes"] = memory_use.host_bytes(drafter)
+    found["peak_device_bytes"] = memory_use.device_peak(target.device)
 
 
 def device_synchronizer(device_type: str) -> Callable[[], None]:

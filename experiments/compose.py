@@ -91,6 +91,11 @@ def plan_from_cfg(cfg: DictConfig) -> RunPlan:
     )
 
 
+def study_of(cfg: DictConfig) -> Study | None:
+    """The study that the configuration names, if any."""
+    return _study(_plain(cfg))
+
+
 def _study(resolved: Mapping[str, Any]) -> Study | None:
     return settings_from(Study, "study", resolved["study"]) if resolved.get("study") else None
 
@@ -118,7 +123,7 @@ def plans_from_cfg(cfg: DictConfig, overrides: Sequence[str] = ()) -> list[RunPl
 
     overrides: what the command line set, which wins over the study's own benchmarks and sweeps.
     """
-    study = _study(_plain(cfg))
+    study = study_of(cfg)
     if study is None:
         return [plan_from_cfg(cfg)]
     return [
@@ -138,11 +143,10 @@ def study_runs(study: Study, model: str, overrides: Sequence[str]) -> list[list[
     ]
     combinations += [{**combinations[0], **extra} for extra in study.also if not fixed & set(extra)]
     runs = []
-    for bench in [None] if "bench" in fixed else benches:
+    for bench in benches if "bench" not in fixed else [None]:
         for combination in combinations:
-            options: dict[str, Any] = {} if bench is None else {"bench": bench}
-            options |= {**(study.tiny if tiny else {}), **combination}
-            runs.append([f"{k}={_shown(v)}" for k, v in options.items() if k not in fixed])
+            chosen = {"bench": bench, **(study.tiny if tiny else {}), **combination}
+            runs.append([f"{key}={_shown(v)}" for key, v in chosen.items() if key not in fixed])
     return runs
 
 
@@ -219,8 +223,8 @@ def _with_overrides(node: DictConfig, overrides: Mapping[str, Any]) -> Any:
         if key not in valid:
             raise unknown_name(f"option of method {node.name}", key, valid)
     inner = {key: value for key, value in overrides.items() if key in nested}
-    outer = {key: value for key, value in overrides.items() if key not in nested}
-    return OmegaConf.merge(node, {"config": inner, **outer} if nested else outer)
+    outer: dict[Any, Any] = {key: v for key, v in overrides.items() if key not in nested}
+    return OmegaConf.merge(node, outer | {"config": inner} if nested else outer)
 
 
 def _option_names(node: DictConfig) -> list[str]:

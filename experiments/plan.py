@@ -145,6 +145,8 @@ class Study:
     also:    further runs, as options of their own beside the sweep's first combination.
     tiny:    options on a tiny model, by default 16 inputs per benchmark.
     after:   modules of ``experiments`` whose ``after_run`` reads a finished run's records.
+    alone:   a module of ``experiments`` that is the whole of a study without benchmarks, by its
+             ``run_alone(device, results_root)``.
     """
 
     name: str
@@ -153,6 +155,7 @@ class Study:
     also: list[dict[str, Any]] = field(default_factory=list)
     tiny: dict[str, Any] = field(default_factory=lambda: {"bench.num_inputs": 16})
     after: list[str] = field(default_factory=list)
+    alone: str | None = None
 
 
 @dataclass(frozen=True)

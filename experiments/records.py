@@ -40,11 +40,11 @@ class RunRecord:
     num_candidates:       per step, packed nodes besides the root.
     prefill_ns, decode_ns, step_ns, phase_ns: integer nanoseconds, see
     `recap.core.interfaces.Generation`.
-    sync_policy:          "generation" or "target_forward".
+    sync_policy:          "generation", "target_forward" or "phases".
     state_lifetime:       what of the arm's memory outlives a request: "persistent", "task" or
                           "request".
     telemetry:            load average, involuntary context switches, accelerator clocks where
-                          present.
+                          present; phases and memory with ``timing=phases``.
     status, error:        "ok", "skipped" (does not fit the context, or no history) or "error", and
                           why.
     divergence:           index of the first token that differs from AR's and AR's top-2 logit

@@ -101,9 +101,19 @@ def decode(
         step_start = clock.now()
         _step(session, drafter, limits, clock, history, generation)
         generation.step_ns.append(clock.now() - step_start)
+        _collect_trace(drafter, generation)
     clock.generation_boundary()
     generation.decode_ns = clock.now() - decode_start
+    if not generation.trace:
+        _collect_trace(drafter, generation)  # of a generation that prefill alone has finished
     return generation
+
+
+def _collect_trace(drafter: Drafter, generation: Generation) -> None:
+    """Keep what a tracing drafter has to tell. Few have a ``pop_trace``, and fewer switch it on."""
+    pop_trace = getattr(drafter, "pop_trace", None)
+    if pop_trace is not None and (event := pop_trace()) is not None:
+        generation.trace.append(event)
 
 
 def _context(session: Session, prefill: Prefill) -> RequestContext:

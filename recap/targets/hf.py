@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from recap.targets.family import Family
     from recap.targets.request import Message, Request
 
-# Packed rows a session has room for from the start: 127 candidates, a suffix and the root. Larger
-# trees grow it.
-HEADROOM = 136
+# Packed rows a session has room for from the start: 127 candidates, a suffix and the root, in their
+# bucket. Larger trees grow it.
+HEADROOM = 144
 
 # Prompt rows per pass through the head: all at once would be [p, 152,064] logits.
 HEAD_CHUNK = 256

@@ -185,3 +185,19 @@ def test_a_stop_token_from_prefill_ends_at_once() -> None:
     assert generation.output_ids == [first]
     assert generation.finish_reason == "stop"
     assert generation.num_accepted == []
+
+
+class TracingDrafter(ScriptedDrafter):
+    """Tells how often it was asked."""
+
+    calls = 0
+
+    def pop_trace(self) -> dict[str, int]:
+        self.calls += 1
+        return {"call": self.calls}
+
+
+@pytest.mark.parametrize(("limit", "events"), [(4, [1, 2, 3]), (1, [1])])
+def test_a_trace_has_an_entry_per_step_and_at_least_one(limit: int, events: list[int]) -> None:
+    generation, _ = run(ScriptedTarget(seed=3), TracingDrafter(), [1, 2], limit)
+    assert [entry["call"] for entry in generation.trace] == events

@@ -1,0 +1,70 @@
+"""The offline replay's counts (`experiments.replay`): ratios of sums with intervals over clusters.
+
+A count is named by its path in ``replay.json``: "states", "empty.covered.U", "seeded.rules.recap".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.bootstrap import NOTHING, FloatArray, Interval, Resampler
+from analysis.data import Data
+from analysis.estimators import RESAMPLES
+from analysis.load import Run
+
+STUDY = "replay"
+FILE = "replay.json"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One captured run, replayed. Counts are lists over its inputs."""
+
+    run: Run
+    document: Mapping[str, Any]
+
+    def counts(self, path: str) -> FloatArray:
+        """float64[inputs]: one count of every input."""
+        node: Any = self.document
+        for key in path.split("."):
+            node = node[key]
+        return np.array(node, np.float64)
+
+    def total(self, path: str) -> int:
+        """A count over all inputs."""
+        return int(self.counts(path).sum())
+
+    def mean(self, path: str, scale: float = 1.0) -> Interval:
+        """A count per state."""
+        return self._ratio(self.counts(path), "states", scale)
+
+    def share(self, path: str, of: str = "states") -> Interval:
+        """A count in per cent of another one."""
+        return self._ratio(self.counts(path), of, 100.0)
+
+    def difference(
+        self, path: str, other: str, of: str = "states", scale: float = 100.0
+    ) -> Interval:
+        """A count minus another one, by default in points of the share of states."""
+        return self._ratio(self.counts(path) - self.counts(other), of, scale)
+
+    def _ratio(self, numerator: FloatArray, of: str, scale: float) -> Interval:
+        denominator = self.counts(of)
+        if denominator.sum() == 0:
+            return NOTHING
+        resampler = Resampler(self.document["clusters"], RESAMPLES)
+        return resampler.ratio(scale * numerator, denominator)
+
+
+def find(data: Data, model: str, bench: str) -> Replay | None:
+    """The replay of a model's capture on a diagnostic benchmark, or None."""
+    run = data.run(STUDY, bench, model)
+    document = data.json(run, FILE)
+    if run is None or not isinstance(document, dict) or document.get("schema") != _SCHEMA:
+        return None
+    return Replay(run, document)
