@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SHARED_MMSPEC := ../shared/data/mmspec
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all ci fmt format lint types arch smoke smollm2 tables figures \
+.PHONY: help setup demo test test-all ci fmt format lint types arch smoke smollm2 tables figures report \
         reproduce-plan reproduce reproduce-tiny \
         reference-smollm2 train-tiny eval-tiny freeze row-lists gpu-check tiny-benches bench-host bench-engine bench-null clean
 
@@ -68,10 +68,13 @@ tables: $(READY) ## every table from whatever has been measured (STRICT=1: fail 
 figures: $(READY) ## every figure from whatever has been measured
 	$(BIN)/python -m analysis.build figures --results $(RESULTS)
 
+report: $(READY) ## one page with every table, figure and the provenance of every run
+	$(BIN)/python -m analysis.report --results $(RESULTS)
+
 reproduce-plan: $(READY) ## what `make reproduce` would run on an A100, with time and disk
 	$(BIN)/python -m experiments.reproduce --plan $(CUT)
 
-reproduce: $(READY) ## every study on both 7B models, then tables and figures (days; resumes)
+reproduce: $(READY) ## every study on both 7B models, then tables, figures, report (days; resumes)
 	$(BIN)/python -m experiments.reproduce $(CUT)
 
 reproduce-tiny: $(READY) ## the whole pipeline on the tiny models (under an hour on two cores; resumes)

@@ -1,4 +1,4 @@
-"""The whole pipeline: every study of a model, then tables and figures.
+"""The whole pipeline: every study of a model, then tables, figures and the report.
 
     python -m experiments.reproduce --tiny      # the shipped models, on a CPU
     python -m experiments.reproduce --plan      # what an A100 would do, and how long
@@ -161,10 +161,10 @@ def run_steps(planned: Sequence[Step]) -> list[Step]:
 
 
 def render() -> int:
-    """Tables and figures from whatever is there; the larger exit status."""
+    """Tables, figures and the report from whatever is there; the largest exit status."""
+    pages = (["analysis.build", "tables"], ["analysis.build", "figures"], ["analysis.report"])
     return max(
-        subprocess.run([sys.executable, "-m", "analysis.build", kind], cwd=REPOSITORY).returncode
-        for kind in ("tables", "figures")
+        subprocess.run([sys.executable, "-m", *page], cwd=REPOSITORY).returncode for page in pages
     )
 
 

@@ -83,5 +83,6 @@ def test_a_failing_study_does_not_stop_the_others(
         ["run.py", "study=main"],
         ["-m", "analysis.build"],
         ["-m", "analysis.build"],
+        ["-m", "analysis.report"],
     ]
     assert "Failed: python run.py study=suffix" in capsys.readouterr().err
