@@ -33,13 +33,19 @@ failures: list[UserError] = []
 @hydra.main(version_base="1.3", config_path=str(compose.CONF), config_name="config")
 def run(cfg: DictConfig) -> None:
     """Carry out one run or all of a study's; in a sweep a failed one does not stop the others."""
-    failures.extend(launch(cfg, HydraConfig.get().overrides.task))
+    settings = HydraConfig.get()
+    failures.extend(launch(cfg, settings.overrides.task))
+    if failures and settings.runtime.choices["hydra/launcher"] != "basic":
+        raise failures[-1]  # this is a job of a cluster's, whose command waits elsewhere
 
 
 def main() -> int:
     """Run; errors of the user's own are one sentence and exit status 2."""
     try:
         run()
+    except UserError as error:  # a cluster's launcher hands on what a job raised
+        print(f"Error in a job: {error}", file=sys.stderr)
+        return 2
     except (HydraException, OmegaConfBaseException) as error:
         print(f"Error: {compose.explain(error, sys.argv[1:])}", file=sys.stderr)
         return 2

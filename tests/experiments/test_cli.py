@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import run
+from experiments.plan import REPOSITORY
 
 CASES = [
     (["method=recpa"], "Unknown method 'recpa'. Valid: recap,"),
@@ -56,3 +60,21 @@ def test_mistakes_are_answered_in_one_sentence(
     assert message in error
     assert "Traceback" not in error
     assert not list(tmp_path.iterdir()), "a refused run leaves nothing behind"
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.skipif(
+    importlib.util.find_spec("submitit") is None, reason="the extra 'cluster' is not installed"
+)
+def test_a_clusters_launcher_runs_every_job_and_a_failed_one_is_told(tmp_path: Path) -> None:
+    command = [
+        *(sys.executable, str(REPOSITORY / "run.py"), "-m", "hydra/launcher=submitit_local"),
+        *("bench=mmspec,tiny_chartqa", "bench.num_inputs=1", "max_new_tokens=8", "warmup=false"),
+        f"results_root={tmp_path}",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 2
+    assert "Error in a job: Benchmark mmspec needs its data" in done.stderr
+    assert len(list(tmp_path.glob("tiny_qwen25vl/tiny_chartqa/recap/*/summary.json"))) == 1
