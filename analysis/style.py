@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Plot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from matplotlib.figure import Figure as Plot
 
     from analysis.bootstrap import Interval
     from analysis.data import Scope
@@ -58,9 +53,9 @@ SETTINGS: dict[Any, Any] = {
 
 def panels(columns: int, width: float = 3.4, height: float = 2.6) -> tuple[Plot, list[Axes]]:
     """A figure with panels side by side, in this module's style like everything drawn later."""
-    pyplot.rcParams.update(SETTINGS)
-    plot, axes = pyplot.subplots(1, columns, figsize=(width * columns, height), squeeze=False)
-    return plot, list(axes[0])
+    matplotlib.rcParams.update(SETTINGS)
+    plot = Plot(figsize=(width * columns, height))  # no window, and nothing keeps it open
+    return plot, list(plot.subplots(1, columns, squeeze=False)[0])
 
 
 def points(
@@ -149,5 +144,4 @@ def save(plot: Plot, scope: Scope, stem: Path) -> list[Path]:
     pdf, png = stem.parent / f"{stem.name}.pdf", stem.parent / f"{stem.name}.png"
     plot.savefig(pdf, metadata={"CreationDate": None})
     plot.savefig(png, dpi=200, metadata={"Software": None})
-    pyplot.close(plot)
     return [pdf, png]

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from analysis import contrasts, estimators, paper
 from analysis.arms import NULL_ARM, noise_mark
 from analysis.artefact import Cell, Entry, Table
 from analysis.data import Data
+from analysis.estimators import Sample
 from analysis.load import REFERENCE_ARM, Run
 from analysis.studies import Slot
+from experiments.records import RunRecord
 
 ID = "prompts"
 TITLE = "Prompt sensitivity: RECAP by prompt style and token limit"
 STUDIES = ("prompts",)
 CAPTION = (
     "The paper asks the bare question and stops at 200 new tokens. Longer answers leave more to "
-    "decode, so the prompt moves S as much as a method does: no S means anything without it."
+    "decode, so the prompt moves S as much as a method does: no S means anything without it. S is "
+    "shown again by the length of AR's output."
 )
+# Units by the length of AR's output: label, shortest, longest.
+BINS = (("S, 1-4 tokens", 1, 4), ("S, 5-32", 5, 32), ("S, 33-128", 33, 128), ("S, 129-", 129, None))
 HEADINGS = (
     *("Model", "Benchmark", "Prompt", "Token limit", "S", "S decode", "tau"),
-    *("Output tokens", "Prefill %", "AR prefill %"),
+    *("Output tokens", "At the limit %", "1-4 tokens %", "Prefill %", "AR prefill %"),
+    *(label for label, _, _ in BINS),
 )
 ARM = "recap"
 
@@ -54,6 +62,26 @@ def _cells(run: Run | None) -> list[Entry]:
         Cell.of(estimators.paired_decode_ratios(records, ARM).mean),
         Cell.of(estimators.tau_units(records, ARM, run.max_new_tokens).mean),
         Cell(length, digits=1),
+        Cell(_share(own, run.max_new_tokens, None), digits=1),
+        Cell(_share(own, 1, BINS[0][2]), digits=1),
         Cell(estimators.prefill_share(records, ARM), digits=1),
         Cell(estimators.prefill_share(records, REFERENCE_ARM), digits=1),
+        *(Cell.of(_of_length(records, low, high).mean) for _, low, high in BINS),
     ]
+
+
+def _within(record: RunRecord, low: int, high: int | None) -> bool:
+    return low <= len(record.output_ids) and (high is None or len(record.output_ids) <= high)
+
+
+def _share(records: Sequence[RunRecord], low: int, high: int | None) -> float | None:
+    """Per cent of units whose output has ``low`` to ``high`` tokens."""
+    if not records:
+        return None
+    return 100 * sum(_within(r, low, high) for r in records) / len(records)
+
+
+def _of_length(records: Sequence[RunRecord], low: int, high: int | None) -> Sample:
+    """RECAP's ratios on the units whose AR output has ``low`` to ``high`` tokens."""
+    units = {r.unit_id for r in estimators.ok(records, REFERENCE_ARM) if _within(r, low, high)}
+    return estimators.paired_ratios([r for r in records if r.unit_id in units], ARM)

@@ -22,7 +22,7 @@ from experiments.records import RunRecord, write_records
 TINY, CPU, CUDA = "tiny_qwen25vl", "cpu", "cuda"
 ONLINE = (
     *("main", "mmspec", "components", "suffix", "backoff", "fusion", "streams", "fallback"),
-    *("null_control", "prompts"),
+    *("null_control", "prompts", "timing"),
 )
 # How good each arm is at drafting; all others accept one candidate per step on average.
 SKILL = {"ar": 0.0, "null": 0.0, "recap": 2.0, "token_recycling": 1.7, "pld": 0.2}
@@ -126,7 +126,8 @@ def identity(config: dict[str, Any]) -> str:
     """What seeds a run's numbers and names its folder: not how large a study happens to be."""
     sizes = ("num_inputs", "per_topic", "max_turns")
     bench = {key: value for key, value in config["bench"].items() if key not in sizes}
-    kept = {key: value for key, value in config.items() if key != "timing"}
+    swept = config.get("study", {}).get("name") == "timing"
+    kept = {key: value for key, value in config.items() if key != "timing" or swept}
     return json.dumps({**kept, "bench": bench}, sort_keys=True)
 
 

@@ -26,6 +26,7 @@ FED = {
     "fallback": {"table12"},
     "prompts": {"prompts"},
     "null_control": {"null_control"},
+    "timing": {"timing"},
     "replay": {"table05", "table06", "table07", "table14", "table16", "claims"},
 }
 
