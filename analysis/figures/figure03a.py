@@ -50,8 +50,10 @@ def _plot(data: Data, found: dict[str, dict[str, Replay]]) -> Plot:
         panel.set_title(model)
         panel.set_xlabel("Query coverage (%)")
         panel.set_ylabel("Conditional Recall@8 (%)")
+    for source, marker in _MARKERS.items():  # the markers' legend, drawn nowhere
+        axes[0].plot([], [], marker, color=style.GREY, markersize=5, label=source)
     handles, labels = axes[0].get_legend_handles_labels()
-    plot.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    plot.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     return plot
 
 
