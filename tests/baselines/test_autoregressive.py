@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,10 +34,9 @@ def test_capturing_changes_no_token(capture: int) -> None:
 def test_a_trace_is_what_the_target_said_after_each_prompt_and_output_token() -> None:
     drafter = AutoregressiveDrafter(drive.VOCABULARY, capture=4)
     for prompt in drive.PROMPTS:
-        output = decode(TARGET.open(prompt, drafter.needs), drafter, Limits(25)).output_ids
-        trace = drafter.pop_trace()
-        assert trace is not None
-        trace = json.loads(json.dumps(trace))
+        generation = decode(TARGET.open(prompt, drafter.needs), drafter, Limits(25))
+        output = generation.output_ids
+        trace = json.loads(json.dumps(_joined(generation.trace)))
         assert trace["prompt_ids"] == prompt
         assert trace["blocked_ids"] == [drive.PLACEHOLDER]
         assert trace["vocab_size"] == drive.VOCABULARY
@@ -48,6 +48,12 @@ def test_a_trace_is_what_the_target_said_after_each_prompt_and_output_token() ->
         _check(trace["topk_ids"], trace["topk_probs"], texts)
 
 
+def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """One trace from those of single steps: the prompt comes with the first."""
+    rows = {key: [row for part in parts for row in part[key]] for key in ("topk_ids", "topk_probs")}
+    return {**parts[0], **rows}
+
+
 def _check(ids: list[list[int]], probs: list[list[float]], texts: list[list[int]]) -> None:
     """Rows as the target gives them, to the last bit of their float32 values."""
     rows = TARGET.rows(texts, 4)
@@ -57,43 +63,26 @@ def _check(ids: list[list[int]], probs: list[list[float]], texts: list[list[int]
 
 def test_float32_values_survive_as_short_decimals() -> None:
     drafter = AutoregressiveDrafter(drive.VOCABULARY, capture=4)
-    decode(TARGET.open([3, 4], drafter.needs), drafter, Limits(25))
-    trace = drafter.pop_trace()
-    assert trace is not None
+    generation = decode(TARGET.open([3, 4], drafter.needs), drafter, Limits(25))
+    trace = _joined(generation.trace)
     assert all(len(str(p)) <= 14 for row in trace["topk_probs"] for p in row)
 
 
-def test_traces_may_be_taken_step_by_step() -> None:
-    """The prompt comes once, with the first; together they are the whole."""
-    whole, parts = [AutoregressiveDrafter(drive.VOCABULARY, capture=4) for _ in range(2)]
-    taken = []
-
-    class Stepwise:
-        needs = parts.needs
-        begin_request = staticmethod(parts.begin_request)
-        propose = staticmethod(parts.propose)
-
-        def observe(self, step: object) -> None:
-            parts.observe(step)
-            taken.append(parts.pop_trace())
-
-    for drafter in (whole, Stepwise()):
-        decode(TARGET.open([1, 2, 3], whole.needs), drafter, Limits(25))
-    expected = whole.pop_trace()
-    assert expected is not None
-    assert taken[0] is not None and "prompt_ids" in taken[0]
-    assert all(part is not None and set(part) == {"topk_ids", "topk_probs"} for part in taken[1:])
-    assert [row for part in taken if part for row in part["topk_ids"]] == expected["topk_ids"]
+def test_the_prompt_comes_once_with_the_first_step() -> None:
+    drafter = AutoregressiveDrafter(drive.VOCABULARY, capture=4)
+    generation = decode(TARGET.open([1, 2, 3], drafter.needs), drafter, Limits(25))
+    first, *others = generation.trace
+    assert "prompt_ids" in first
+    assert all(set(part) == {"topk_ids", "topk_probs"} for part in others)
+    assert [len(part["topk_ids"]) for part in generation.trace] == [1] * len(generation.step_ns)
 
 
-def test_a_new_request_drops_what_nobody_took() -> None:
+def test_a_generation_without_a_step_still_tells_its_prompt() -> None:
     drafter = AutoregressiveDrafter(drive.VOCABULARY, capture=4)
     for prompt in ([3, 4], [5]):
-        decode(TARGET.open(prompt, drafter.needs), drafter, Limits(1))
-    trace = drafter.pop_trace()
-    assert trace is not None
-    assert trace["prompt_ids"] == [5]
-    assert trace["topk_ids"] == []  # one output token: nothing was decoded
+        (trace,) = decode(TARGET.open(prompt, drafter.needs), drafter, Limits(1)).trace
+        assert trace["prompt_ids"] == prompt
+        assert trace["topk_ids"] == []  # one output token: nothing was decoded
 
 
 @pytest.mark.parametrize("capture", [-1, 1.5, True, "8"])

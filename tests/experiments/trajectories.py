@@ -77,8 +77,6 @@ def captured(prompt: Sequence[int], seed: int = 2, tokens: int = 30, **fields: A
     target = ScriptedTarget(seed, VOCABULARY, 4, frozenset(), PLACEHOLDER)
     drafter = AutoregressiveDrafter(VOCABULARY, capture=TOP_K)
     generation = decode(target.open(prompt, drafter.needs), drafter, Limits(tokens))
-    trace = drafter.pop_trace()
-    assert trace is not None
     common = dict.fromkeys(("study", "model", "bench", "category", "prompt_sha256", "session"), "")
     values: dict[str, Any] = {
         **common,
@@ -90,7 +88,7 @@ def captured(prompt: Sequence[int], seed: int = 2, tokens: int = 30, **fields: A
         "repeat": 0,
         "order_index": 0,
         "output_ids": generation.output_ids,
-        "trace": [trace],
+        "trace": generation.trace,
         **fields,
     }
     return RunRecord(**values)
