@@ -52,8 +52,16 @@ types: $(READY) ## static types
 arch: $(READY) ## import contracts
 	$(BIN)/lint-imports
 
-smoke: $(READY) ## the demo's command on a few inputs
-	$(BIN)/python run.py bench.num_inputs=4 max_new_tokens=40 results_root=results/runs/smoke
+SMOKE := results/runs/smoke
+SLICE := model=tiny_qwen25vl bench=tiny_chartqa bench.num_inputs=3 max_new_tokens=40 results_root=$(SMOKE)
+
+smoke: $(READY) ## a slice of the pipeline: the demo's command, three studies, tables, figures, report
+	$(BIN)/python run.py bench.num_inputs=4 max_new_tokens=40 results_root=$(SMOKE)
+	for study in suffix replay counterfactual; do \
+	  $(BIN)/python run.py study=$$study $(SLICE) || exit 1; done
+	$(BIN)/python -m analysis.build tables --results $(SMOKE) --out $(SMOKE)/tables
+	$(BIN)/python -m analysis.build figures --results $(SMOKE) --out $(SMOKE)/figures
+	$(BIN)/python -m analysis.report --results $(SMOKE) --out $(SMOKE)/report.html
 
 # Studies and what they become. MODEL=, STUDY=, BENCH= narrow them; RESULTS= is where runs lie.
 RESULTS ?= results/runs
