@@ -176,7 +176,7 @@ def _load_table(
     settings: BenchSettings, manifest: Manifest | None, opened: OpenSource
 ) -> Benchmark:
     raw_rows = _kept_rows(opened)
-    _check_rows(settings, len(raw_rows), opened.id)
+    _check_rows(settings, len(raw_rows), opened.where)
     order = _frozen_order(settings, manifest, len(raw_rows))
     categories = _categories(opened, [raw_rows[index] for index in order])
     kept = _first_of_each(categories, settings.per_topic)[: settings.num_inputs]
@@ -238,7 +238,7 @@ def _check_pictures(opened: OpenSource, rows: Sequence[dict[str, Any]]) -> None:
             bad.append(f"row {number} of those asked for holds {error}")
     if bad:
         raise UserError(
-            f"{opened.id}: {len(bad)} of {len(rows)} rows have no single picture in column "
+            f"{opened.where}: {len(bad)} of {len(rows)} rows have no single picture in column "
             f"'{column}': {'; '.join(bad[:3])}{'; ...' if len(bad) > 3 else ''}."
         )
 

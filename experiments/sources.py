@@ -88,6 +88,11 @@ class OpenSource:
     files: list[Path] = field(repr=False)
     table: Table = field(repr=False)
 
+    @property
+    def where(self) -> str:
+        """What an error calls it: the hub id, or the local folder."""
+        return self.id if self.revision is not None else str(self.root)
+
     def facts(self) -> dict[str, Any]:
         """What a run's manifest records."""
         return {
