@@ -22,7 +22,7 @@ from experiments.records import RunRecord, write_records
 TINY, CPU, CUDA = "tiny_qwen25vl", "cpu", "cuda"
 ONLINE = (
     *("main", "mmspec", "components", "suffix", "backoff", "fusion", "streams", "fallback"),
-    *("null_control", "prompts", "timing"),
+    *("null_control", "prompts", "timing", "equal_rows"),
 )
 # How good each arm is at drafting; all others accept one candidate per step on average.
 SKILL = {"ar": 0.0, "null": 0.0, "recap": 2.0, "token_recycling": 1.7, "pld": 0.2}

@@ -27,6 +27,7 @@ FED = {
     "prompts": {"prompts"},
     "null_control": {"null_control"},
     "timing": {"timing"},
+    "equal_rows": {"equal_rows"},
     "replay": {"table05", "table06", "table07", "table14", "table16", "claims"},
 }
 
