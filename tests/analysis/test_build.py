@@ -22,13 +22,13 @@ FED = {
     "components": {"table04", "claims"},
     "fusion": {"table04", "table13", "table17", "claims"},
     "suffix": {"table04", "table07", "claims"},
-    "streams": {"table08"},
+    "streams": {"table08", "mechanisms"},
     "fallback": {"table12"},
     "prompts": {"prompts"},
     "null_control": {"null_control"},
     "timing": {"timing"},
     "equal_rows": {"equal_rows"},
-    "replay": {"table05", "table06", "table07", "table14", "table16", "claims"},
+    "replay": {"table05", "table06", "table07", "table14", "table16", "claims", "mechanisms"},
 }
 
 
