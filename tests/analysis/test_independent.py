@@ -242,3 +242,30 @@ def test_table_15_sums_an_inputs_turns(pages: Pages, tiny_results: Path) -> None
         pages.agree(percentile(recap, level), "table15", f"P{level}", Method="RECAP")
     faster = 100 * sum(m < r for m, r in zip(recap, ar, strict=True)) / len(ar)
     pages.agree(faster, "table15", "Faster %", Method="RECAP")
+
+
+def test_mechanisms_of_memory(pages: Pages, tiny_results: Path) -> None:
+    gains = []
+    for seed in (17, 29, 43):
+        lines = lines_of(
+            tiny_results, "tiny_mixed4", "streams", schedule="blocked", input_seed=seed
+        )
+        accepted = {
+            (r["arm"], r["unit_id"]): statistics.fmean(r["num_accepted"])
+            for r in lines
+            if r["num_accepted"]
+        }
+        units = {unit for arm, unit in accepted if arm == "persistent"}
+        gains += [accepted["persistent", u] - accepted["request_reset", u] for u in sorted(units)]
+    row = {"Mechanism": "memory is worth keeping", "Where": "blocked"}
+    pages.agree(statistics.fmean(gains), "mechanisms", "Value", **row)
+
+
+def test_equal_rows(pages: Pages, tiny_results: Path) -> None:
+    lines = lines_of(tiny_results, "tiny_mmspec", "equal_rows")
+    own = [r for r in lines if r["arm"] == "token_recycling"]
+    steps = sum(len(r["num_accepted"]) for r in own)
+    tokens = sum(len(r["output_ids"]) - 1 for r in own)
+    row = {"Method": "Token Recycling"}
+    pages.agree(tokens / steps, "equal_rows", "Tokens per verify", **row)
+    pages.agree(mean_ratio(lines, "token_recycling"), "equal_rows", "S", **row)
