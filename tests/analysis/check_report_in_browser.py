@@ -181,6 +181,7 @@ def check(
         for name, width in widths.items():
             page.open(report.resolve().as_uri(), width)
             if screenshots is not None:
+                screenshots.mkdir(parents=True, exist_ok=True)
                 page.screenshot(screenshots / f"{name}.png")
             found = [*_overflow(page), *page.value(_LINKS)]
             page.value(_OPEN)
@@ -213,7 +214,7 @@ def main() -> int:
     """The command line; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("report", type=Path)
-    parser.add_argument("--screenshots", type=Path)
+    parser.add_argument("--screenshots", type=Path, help="folder to write pictures to")
     options = parser.parse_args()
     if browser() is None:
         print("SKIPPED: there is no Chromium here.")
