@@ -180,12 +180,11 @@ def _load_table(
     order = _frozen_order(settings, manifest, len(raw_rows))
     categories = _categories(opened, [raw_rows[index] for index in order])
     kept = _first_of_each(categories, settings.per_topic)[: settings.num_inputs]
-    chosen = [order[position] for position in kept]
-    rows = opened.table.rows([raw_rows[index] for index in chosen])
+    rows = opened.table.rows([raw_rows[order[position]] for position in kept])
     _check_pictures(opened, rows)
     inputs = [
-        _input(settings, opened, row, index, raw_rows[index])
-        for index, row in zip(chosen, rows, strict=True)
+        _input(settings, opened, row, categories[position], order[position], raw_rows)
+        for position, row in zip(kept, rows, strict=True)
     ]
     facts = {**opened.facts(), "rows": opened.table.num_rows, "rows_after_filter": len(raw_rows)}
     return Benchmark(inputs, facts)
@@ -216,7 +215,9 @@ def _categories(opened: OpenSource, rows: Sequence[int]) -> list[str]:
         return ["default"] * len(rows)
     values = opened.table.column(column)
     names = _class_names(opened.source, column)
-    return [str(names[values[row]] if names else values[row]) for row in rows]
+    found = [values[row] for row in rows]
+    # A class may come as its number or, in a copy made elsewhere, as its name.
+    return [str(names[v] if names and isinstance(v, int) else v) for v in found]
 
 
 def _class_names(source: Source, column: str) -> list[str]:
@@ -247,26 +248,25 @@ def _input(
     settings: BenchSettings,
     opened: OpenSource,
     row: dict[str, Any],
+    category: str,
     source_index: int,
-    raw_index: int,
+    raw_rows: Sequence[int],
 ) -> BenchInput:
     fields = opened.source.fields
     question = str(row[fields["question"]] or "")
     options = _options(row, fields.get("options"))
     context = str(row[fields["context"]] or "") if "context" in fields else ""
-    category = row[fields["category"]] if "category" in fields else "default"
-    names = _class_names(opened.source, fields["category"]) if "category" in fields else []
     return BenchInput(
         input_id=f"{settings.name}_{source_index:05d}",
         turns=(render_question(settings, question, options, context, row),),
-        category=str(names[category] if names and isinstance(category, int) else category),
+        category=category,
         task=settings.name,
         image_bytes=row[fields["image"]],
         cluster=str(row[fields["cluster"]]) if "cluster" in fields else "",
         question_id=str(row[fields["id"]]) if "id" in fields else "",
         text_sha256=text_digest([question, *(text for _, text in options), context]),
         source_index=source_index,
-        raw_index=raw_index,
+        raw_index=raw_rows[source_index],
     )
 
 
@@ -291,7 +291,11 @@ def _load_folder(settings: BenchSettings) -> Benchmark:
             f"{table} is missing: bench.data_root must be the folder that holds {settings.split}/."
         )
     content = table.read_bytes()
-    inputs = list(_folder_inputs(settings, folder, content.decode("utf-8")))
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{table} is not UTF-8 text; get a fresh copy of the data.") from error
+    inputs = list(_folder_inputs(settings, folder, text))
     if settings.split == settings.splits[0]:
         _check_rows(settings, len(inputs), str(table))
     categories = [item.category for item in inputs]

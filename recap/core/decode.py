@@ -8,7 +8,7 @@ from propose to observe.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from recap.core.interfaces import Generation, Limits, Prefill, RequestContext, V
 from recap.core.tree import TokenTree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
@@ -97,23 +98,27 @@ def decode(
     clock.lap("begin_request")
     history = History(session.prompt_ids, limits.max_new_tokens)
     history.extend(generation.output_ids)
+    pop_trace = getattr(drafter, "pop_trace", None)
     while not _finished(generation, limits, session.stop_ids):
         step_start = clock.now()
         _step(session, drafter, limits, clock, history, generation)
         generation.step_ns.append(clock.now() - step_start)
-        _collect_trace(drafter, generation)
+        if pop_trace is not None and not _keep_trace(pop_trace, generation):
+            pop_trace = None  # it traces nothing, so no later step pays for asking
     clock.generation_boundary()
     generation.decode_ns = clock.now() - decode_start
-    if not generation.trace:
-        _collect_trace(drafter, generation)  # of a generation that prefill alone has finished
+    if pop_trace is not None and not generation.trace:
+        _keep_trace(pop_trace, generation)  # of a generation that prefill alone has finished
     return generation
 
 
-def _collect_trace(drafter: Drafter, generation: Generation) -> None:
-    """Keep what a tracing drafter has to tell. Few have a ``pop_trace``, and fewer switch it on."""
-    pop_trace = getattr(drafter, "pop_trace", None)
-    if pop_trace is not None and (event := pop_trace()) is not None:
-        generation.trace.append(event)
+def _keep_trace(pop_trace: Callable[[], dict[str, Any] | None], generation: Generation) -> bool:
+    """Keep what a tracing drafter has to tell; whether it had anything."""
+    event = pop_trace()
+    if event is None:
+        return False
+    generation.trace.append(event)
+    return True
 
 
 def _context(session: Session, prefill: Prefill) -> RequestContext:
