@@ -27,9 +27,9 @@ TINY_SECOND = "tiny_llava"
 # Studies that the second tiny model runs too: enough to show that nothing depends on the family.
 TINY_SECOND_STUDIES = ("main", "mmspec")
 
-# For estimates: the paper's AR throughput on an A100 (section 4.2), output tokens per unit (MMSpec's
-# from its authors' stored outputs, capped at 200; the others' from the paper's draft counts), and
-# the mean speedup over all rows of the paper's Table 1.
+# For estimates: the paper's AR throughput on an A100 (section 4.2), output tokens per unit
+# (MMSpec's from its authors' stored outputs, capped at 200; the others' from the paper's draft
+# counts), and the mean speedup over all rows of the paper's Table 1.
 TOKENS_PER_SECOND = {"qwen25vl": 39.4, "llava16": 29.9}
 MEAN_OUTPUT = {"mmspec": 120}
 DEFAULT_OUTPUT = 60
