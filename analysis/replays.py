@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from analysis import paper
+from analysis.artefact import Missing
 from analysis.bootstrap import NOTHING, FloatArray, Interval, Resampler
+from analysis.contrasts import source_notes
 from analysis.data import Data
 from analysis.estimators import RESAMPLES
 from analysis.load import Run
@@ -68,3 +71,27 @@ def find(data: Data, model: str, bench: str) -> Replay | None:
     if run is None or not isinstance(document, dict) or document.get("schema") != _SCHEMA:
         return None
     return Replay(run, document)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The replays that a table of all diagnostic benchmarks is made of.
+
+    found: by model, then benchmark; None where there is no replay.
+    """
+
+    found: dict[str, dict[str, Replay | None]]
+    missing: list[Missing]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The footnotes on the runs behind them, each once."""
+        replays = [r for of_model in self.found.values() for r in of_model.values()]
+        return tuple(source_notes([None if r is None else r.run for r in replays]))
+
+
+def gather(data: Data) -> Gathered:
+    """Every replay of the scope's models, the paper's one and those that have runs."""
+    models = data.models_with(("qwen25vl",), (STUDY,))
+    found = {model: {b: find(data, model, b) for b in paper.DIAGNOSTIC} for model in models}
+    return Gathered(found, data.missing_files(STUDY, models, FILE))

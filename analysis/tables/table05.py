@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis import paper, replays
-from analysis.artefact import Cell, Entry, Missing, Table
+from analysis.artefact import Cell, Entry, Table
 from analysis.bootstrap import NOTHING, Interval
 from analysis.contrasts import source_notes
 from analysis.data import Data, paper_model
@@ -35,13 +35,12 @@ def build(data: Data) -> Table:
     """One row per model and diagnostic set."""
     rows: list[list[Entry]] = []
     notes: list[str] = []
-    missing: list[Missing] = []
-    for model in data.models_with(("qwen25vl",), STUDIES):
-        found = {bench: replays.find(data, model, bench) for bench in paper.DIAGNOSTIC}
+    gathered = replays.gather(data)
+    for model, found in gathered.found.items():
         rows += [_row(model, bench, replay) for bench, replay in found.items()]
         notes += _notes(model, [replay for replay in found.values() if replay is not None])
-        missing += data.missing_files(replays.STUDY, [model], replays.FILE)
-    return Table(ID, TITLE, CAPTION, HEADINGS, rows, tuple(dict.fromkeys(notes)), missing)
+    footnotes = tuple(dict.fromkeys(notes))
+    return Table(ID, TITLE, CAPTION, HEADINGS, rows, footnotes, gathered.missing)
 
 
 def coverage(replay: Replay, source: str, start: str = "empty") -> Interval:

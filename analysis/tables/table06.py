@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analysis import paper, replays
-from analysis.artefact import Cell, Entry, Missing, Table
+from analysis.artefact import Cell, Entry, Table
 from analysis.bootstrap import NOTHING
-from analysis.contrasts import source_notes
 from analysis.data import Data, paper_model
 from analysis.replays import Replay
 
@@ -35,15 +34,11 @@ _FILE = "table06_matched_length"
 def build(data: Data) -> Table:
     """One row per model and policy, and the number of candidates they share."""
     rows: list[list[Entry]] = []
-    notes: list[str] = []
-    missing: list[Missing] = []
-    for model in data.models_with(("qwen25vl",), STUDIES):
-        found = {bench: replays.find(data, model, bench) for bench in paper.DIAGNOSTIC}
+    gathered = replays.gather(data)
+    for model, found in gathered.found.items():
         rows += [_row(model, policy, found) for policy in POLICIES]
         rows.append([model, "Candidates per tree", *(_nodes(r) for r in found.values())])
-        notes += source_notes([r.run for r in found.values() if r is not None])
-        missing += data.missing_files(replays.STUDY, [model], replays.FILE)
-    return Table(ID, TITLE, CAPTION, HEADINGS, rows, tuple(dict.fromkeys(notes)), missing)
+    return Table(ID, TITLE, CAPTION, HEADINGS, rows, gathered.notes, gathered.missing)
 
 
 def _row(model: str, policy: str, found: Mapping[str, Replay | None]) -> list[Entry]:

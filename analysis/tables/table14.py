@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analysis import paper, replays
-from analysis.artefact import Cell, Entry, Missing, Table
+from analysis.artefact import Cell, Entry, Table
 from analysis.bootstrap import NOTHING
-from analysis.contrasts import source_notes
 from analysis.data import Data, paper_model
 from analysis.replays import Replay
 
@@ -39,15 +38,11 @@ _FILE = "table14_offline_fusion_recall"
 def build(data: Data) -> Table:
     """One row per model and rule."""
     rows: list[list[Entry]] = []
-    notes: list[str] = []
-    missing: list[Missing] = []
-    for model in data.models_with(("qwen25vl",), STUDIES):
-        found = {bench: replays.find(data, model, bench) for bench in paper.DIAGNOSTIC}
+    gathered = replays.gather(data)
+    for model, found in gathered.found.items():
         rows.append([model, "w/o confidence, Recall@8 %", *map(_reference, found.values())])
         rows += [_row(model, rule, found) for rule in RULES]
-        notes += source_notes([r.run for r in found.values() if r is not None])
-        missing += data.missing_files(replays.STUDY, [model], replays.FILE)
-    return Table(ID, TITLE, CAPTION, HEADINGS, rows, tuple(dict.fromkeys(notes)), missing)
+    return Table(ID, TITLE, CAPTION, HEADINGS, rows, gathered.notes, gathered.missing)
 
 
 def _path(rule: str) -> str:

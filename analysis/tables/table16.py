@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from analysis import paper, replays
-from analysis.artefact import Cell, Entry, Missing, Table
+from analysis.artefact import Cell, Entry, Table
 from analysis.bootstrap import NOTHING, Interval
-from analysis.contrasts import source_notes
 from analysis.data import Data, paper_model
 from analysis.replays import Replay
 
@@ -29,14 +28,10 @@ _STATES = "seeded.disagreement.states"
 def build(data: Data) -> Table:
     """One row per model and diagnostic set."""
     rows: list[list[Entry]] = []
-    notes: list[str] = []
-    missing: list[Missing] = []
-    for model in data.models_with(("qwen25vl",), STUDIES):
-        found = {bench: replays.find(data, model, bench) for bench in paper.DIAGNOSTIC}
+    gathered = replays.gather(data)
+    for model, found in gathered.found.items():
         rows += [_row(model, bench, replay) for bench, replay in found.items()]
-        notes += source_notes([r.run for r in found.values() if r is not None])
-        missing += data.missing_files(replays.STUDY, [model], replays.FILE)
-    return Table(ID, TITLE, CAPTION, HEADINGS, rows, tuple(dict.fromkeys(notes)), missing)
+    return Table(ID, TITLE, CAPTION, HEADINGS, rows, gathered.notes, gathered.missing)
 
 
 def recall(replay: Replay, rule: str) -> Interval:
