@@ -20,6 +20,7 @@ from analysis.metrics import num_distinct
 from analysis.studies import CONF, deviations
 
 NULL_ARM = "null"
+NULL_LABEL = "AR again (null arm)"
 # Rows of Tables 1 and 2 as the paper orders them, then the methods it does not have.
 PAPER_METHODS = {
     "pld": "PLD",

@@ -25,7 +25,6 @@ IntArray = NDArray[np.int64]
 
 STUDY, FILE = "counterfactual", "counterfactual.json"
 RECALL_STUDY, RECALL_FILE = "replay", "image_rows.json"
-_SCHEMA = 1
 RESAMPLES = 10_000
 LEAST_VALID = 0.9
 DRAFT_SEED, STATE_SEED = 141421, 223607
@@ -45,10 +44,8 @@ class Derived:
 def find(data: Data, study: str, file: str, model: str, bench: str) -> Derived | None:
     """A study's derived file of one benchmark, or None."""
     run = data.run(study, bench, model)
-    document = data.json(run, file)
-    if run is None or not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        return None
-    return Derived(run, document)
+    document = data.derived(run, file)
+    return None if run is None or document is None else Derived(run, document)
 
 
 def find_all(

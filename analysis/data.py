@@ -13,8 +13,9 @@ from typing import Any
 
 from analysis import paper, studies
 from analysis.artefact import Figure, Missing, Table
-from analysis.load import Run, find_runs, read_json
+from analysis.load import Run, find_runs
 from analysis.studies import Slot
+from experiments.derived import read_document
 
 RESULTS = Path("results/runs")
 PAPER_DEVICE = "A100"
@@ -158,14 +159,14 @@ class Data:
             ]
         ]
 
-    def json(self, run: Run | None, name: str) -> Any:
-        """A derived file in a run's folder; None where it is missing or broken."""
-        return None if run is None or run.folder is None else read_json(run.folder / name)
+    def derived(self, run: Run | None, name: str) -> dict[str, Any] | None:
+        """A file made from a run; None where it is missing, broken or of another schema."""
+        return None if run is None or run.folder is None else read_document(run.folder / name)
 
-    def host(self, name: str) -> Any:
+    def host(self, name: str) -> dict[str, Any] | None:
         """``host/<name>.<device>.json`` below the results' root: microbenchmarks of this device."""
         device = self.scope.device.lower().replace(" ", "-")
-        return read_json(self.root / "host" / f"{name}.{device}.json")
+        return read_document(self.root / "host" / f"{name}.{device}.json")
 
     def command(self, study: str, model: str, slot: Slot | None = None) -> str:
         """What to run: a whole study, or one of its runs."""
@@ -199,7 +200,7 @@ class Data:
         for model in models:
             for slot in self.slots(study):
                 run = self.at(study, model, slot)
-                if run is not None and self.json(run, name) is None:
+                if run is not None and self.derived(run, name) is None:
                     command = self.command(study, model, slot)
                     gaps.append(Missing(f"{run.name}: no {name}", command))
         return gaps

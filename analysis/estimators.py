@@ -205,11 +205,16 @@ def pooled_ratio(pairs: Sequence[Pair]) -> Interval:
     return around(metrics.speedup_pooled(pairs), draws[0] / draws[1])
 
 
-def ratio_of_means(records: Sequence[RunRecord], arm: str, other: str) -> Interval:
-    """Mean S of one arm over mean S of another, on the units where both are paired with AR."""
+def ratio_of_means(
+    records: Sequence[RunRecord], arm: str, others: Sequence[RunRecord], other: str
+) -> Interval:
+    """Mean S of one arm over mean S of another, on the units where both are paired with AR.
+
+    ``others``: where the other arm is from, the same run or another one of the same inputs.
+    """
     ratios = [
-        {p.reference.unit_id: metrics.speedup_ratio(p) for p in metrics.pairs(records, name)}
-        for name in (arm, other)
+        {p.reference.unit_id: metrics.speedup_ratio(p) for p in metrics.pairs(found, name)}
+        for found, name in ((records, arm), (others, other))
     ]
     clusters = {r.unit_id: r.cluster_id for r in records}
     common = [unit for unit in ratios[0] if unit in ratios[1]]

@@ -1,8 +1,8 @@
 """Runs read back from their folders, whole or unfinished.
 
 Records that cannot be trusted are reported and left out, never averaged: lines that are no record
-of this schema, times or counts that are no whole numbers, arms that stand twice, and units that
-have lost the arm they would be compared with.
+of this schema or hold a nan, times or counts that are no whole numbers, arms that stand twice, and
+units that have lost the arm they would be compared with.
 """
 
 from __future__ import annotations
@@ -241,7 +241,9 @@ class _Fault(ValueError):
 def _record(line: str, pool: dict[int, int]) -> RunRecord:
     """One line as a record that shares its texts and numbers with the others."""
     try:
-        fields = json.loads(line)
+        fields = json.loads(line, parse_constant=_no_number)
+    except _Fault:
+        raise
     except ValueError as error:
         raise _Fault("a line that is not whole, as a killed process leaves") from error
     if not isinstance(fields, dict):
@@ -259,6 +261,10 @@ def _record(line: str, pool: dict[int, int]) -> RunRecord:
     return record
 
 
+def _no_number(constant: str) -> None:
+    raise _Fault(f"a record that holds {constant}")
+
+
 def _share(fields: dict[str, Any], pool: dict[int, int]) -> None:
     """Let equal texts and token ids be one object: a full table has 200,000 records."""
     fields["step_ns"] = []
@@ -271,7 +277,7 @@ def _share(fields: dict[str, Any], pool: dict[int, int]) -> None:
 
 
 def _trustworthy(record: RunRecord) -> bool:
-    """Whether times and counts are whole, there is an output, and time has passed. nan is none."""
+    """Whether times and counts are whole, there is an output, and time has passed."""
     times = (record.prefill_ns, record.decode_ns)
     if not all(type(value) is int and value >= 0 for value in times) or sum(times) == 0:
         return False

@@ -20,7 +20,6 @@ from analysis.load import Run
 STUDY = "profile"
 FILE = "profile.json"
 MAIN_ARM = "cap63"
-_SCHEMA = 1
 
 # The paper's stages and the phases each is made of; "Other decoding" is the rest of a step.
 OTHER = "Other decoding"
@@ -173,8 +172,8 @@ def find(data: Data, model: str) -> Profile | None:
     runs, documents = [], []
     for slot in data.slots(STUDY):
         run = data.at(STUDY, model, slot)
-        document = data.json(run, FILE)
-        if run is not None and isinstance(document, dict) and document.get("schema") == _SCHEMA:
+        document = data.derived(run, FILE)
+        if run is not None and document is not None:
             runs.append(run)
             documents.append(document)
     return Profile(runs, documents) if runs else None

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis import paper
 from analysis.artefact import Missing
-from analysis.bootstrap import NOTHING, FloatArray, Interval, Resampler
+from analysis.bootstrap import NOTHING, FloatArray, Interval, Resampler, around
 from analysis.contrasts import source_notes
 from analysis.data import Data
 from analysis.estimators import RESAMPLES
@@ -21,7 +21,6 @@ from analysis.load import Run
 
 STUDY = "replay"
 FILE = "replay.json"
-_SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,16 @@ class Replay:
         """A count minus another one, by default in points of the share of states."""
         return self._ratio(self.counts(path) - self.counts(other), of, scale)
 
+    def difference_of_shares(self, share: tuple[str, str], other: tuple[str, str]) -> Interval:
+        """A share minus another one, points; each is a count and what it is a share of."""
+        resampler = Resampler(self.document["clusters"], RESAMPLES)
+        pairs = [(self.counts(path), self.counts(of)) for path, of in (share, other)]
+        if any(of.sum() == 0 for _, of in pairs):
+            return NOTHING
+        draws = [resampler.ratio_draws(100 * count, of) for count, of in pairs]
+        means = [100 * float(count.sum() / of.sum()) for count, of in pairs]
+        return around(means[0] - means[1], draws[0] - draws[1])
+
     def _ratio(self, numerator: FloatArray, of: str, scale: float) -> Interval:
         denominator = self.counts(of)
         if denominator.sum() == 0:
@@ -67,10 +76,8 @@ class Replay:
 def find(data: Data, model: str, bench: str) -> Replay | None:
     """The replay of a model's capture on a diagnostic benchmark, or None."""
     run = data.run(STUDY, bench, model)
-    document = data.json(run, FILE)
-    if run is None or not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        return None
-    return Replay(run, document)
+    document = data.derived(run, FILE)
+    return None if run is None or document is None else Replay(run, document)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ lives as long as the arm's.
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,11 +36,11 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments import benches
+from experiments.derived import read_document, write_document
 from experiments.errors import UserError
-from experiments.records import write_atomically
 from experiments.replay import NOTHING_FOLLOWS, matched_length
 from experiments.shadows import ROOT_CANDIDATES, SOURCES, Draft, ShadowedRecap, Shadows
-from experiments.swaps import columns, is_written, swaps
+from experiments.swaps import columns, swaps
 from experiments.units import UnreadableImage, encode_turn
 from experiments.views import log_mass, log_probs, mean_view, read_along, wrong_view
 from recap.core.decode import decode
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from experiments.swaps import Swap
     from recap.targets.request import Request
 
-SCHEMA = 1
 FILE = "counterfactual.json"
 ARM = "recap"
 PAIR_SEED = 314159
@@ -265,7 +263,6 @@ def examine(run: FinishedRun) -> dict[str, Any]:
     for number, swap in enumerate(tqdm(found, desc="other pictures", unit="input")):
         examination.unit(number, swap)
     return {
-        "schema": SCHEMA,
         **columns(found),
         "equal_outputs": examination.equal_outputs,
         "left_out": examination.left_out,
@@ -297,8 +294,7 @@ def check_run(run: FinishedRun) -> None:
 def after_run(run: FinishedRun) -> None:
     """What study=counterfactual does with a finished run; nothing where it has done it."""
     path = run.folder / FILE
-    if is_written(path, SCHEMA):
+    if read_document(path) is not None:  # of a complete run, which changes no more
         print(f"Other pictures: {path} is complete.")
         return
-    write_atomically(path, (json.dumps(examine(run)) + "\n").encode())
-    print(f"Other pictures: {path}")
+    print(f"Other pictures: {write_document(path, examine(run))}")

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from experiments.runner import FinishedRun
     from recap.config import Fusion
 
-SCHEMA = 1
 NAME = "fusion_cost"
 QUERIES = 512
 REPEATS = 21
@@ -76,7 +75,6 @@ def measure(count: int = QUERIES, repeats: int = REPEATS) -> dict[str, Any]:
     queries = make_queries(count)
     rows = _as_lists(queries)
     return {
-        "schema": SCHEMA,
         "queries": count,
         "sources": int(queries.counts.sum()),
         "kernel": {rule: _times(_kernel_work(queries, rule), count, repeats) for rule in RULES},

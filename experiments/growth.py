@@ -24,8 +24,8 @@ import numpy as np
 
 from experiments import replay
 from experiments.capture import FinishedRun, Trajectory, read_trajectories
+from experiments.derived import write_document
 from experiments.errors import UserError
-from experiments.records import write_atomically
 from recap.core.interfaces import Predictions
 from recap.core.memory import PredictionMemory
 
@@ -33,14 +33,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Value = TypeVar("Value", bound=np.generic)
-SCHEMA = 1
 FILE = "growth.json"
 BENCHES = ("chartqa", "textvqa", "ocrbench", "mmt_bench")
 SEEDS = (17, 29, 43)
 REQUESTS = 10_000
 EVERY = 100
 FIRST = (1, 2, 5, 10, 20, 50)  # where most tokens are new, looked at more often
-TOP_K = 8
 
 
 def grow(folders: Sequence[Path]) -> dict[str, Any]:
@@ -58,10 +56,9 @@ def grow(folders: Sequence[Path]) -> dict[str, Any]:
     sizes = {trajectory.vocab_size for trajectory in pool}
     if len(sizes) > 1:
         raise UserError(f"Captures of models with different vocabularies: {sorted(sizes)} tokens.")
-    memory = PredictionMemory(sizes.pop(), TOP_K, orders=1)
+    memory = PredictionMemory(sizes.pop(), replay.TOP_K, orders=1)
     requests = sorted({*FIRST, len(pool), *range(EVERY, REQUESTS + 1, EVERY)})
     return {
-        "schema": SCHEMA,
         "runs": ["/".join(folder.resolve().parts[-4:]) for folder in folders],
         "trajectories": len(pool),
         "bytes_per_row": memory.unigram_bytes() // memory.vocab_size,
@@ -124,9 +121,7 @@ def stream(pool: Sequence[Writes], seed: int, length: int) -> Iterator[Writes]:
 
 def write_growth(folders: Sequence[Path]) -> Path:
     """Replay the captures of these folders; the file written, in the first of them."""
-    path = folders[0] / FILE
-    write_atomically(path, (json.dumps(grow(folders)) + "\n").encode())
-    return path
+    return write_document(folders[0] / FILE, grow(folders))
 
 
 def companions(folder: Path) -> list[Path]:

@@ -5,14 +5,13 @@ They belong to no run. They lie beside the runs of the same device, because a ta
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from analysis.load import short_device
 from experiments import provenance
-from experiments.records import write_atomically
+from experiments.derived import write_document
 
 
 def host_path(results_root: Path, name: str, device: str) -> Path:
@@ -26,6 +25,4 @@ def write_host(path: Path, document: dict[str, Any]) -> Path:
     """Write a microbenchmark's results with the machine's description; the file written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {**provenance.environment(), "load_1m": round(os.getloadavg()[0], 2)}
-    content = json.dumps({**document, "environment": machine}) + "\n"
-    write_atomically(path, content.encode())
-    return path
+    return write_document(path, {**document, "environment": machine})

@@ -15,7 +15,6 @@ entropy confidence and starts its replay empty. All are counted. Donors come fro
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,15 +23,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from experiments.records import write_atomically
-from experiments.swaps import columns, is_written, swaps
+from experiments.derived import read_document, write_document
+from experiments.replay import STARTS, TOP_K, learn, root_rule
+from experiments.swaps import columns, swaps
 from experiments.units import UnreadableImage, encode_turn
 from experiments.views import prediction_rows, read_along, wrong_view
 from recap.best_first import Prefix, build_tree, prefix_of, settings_of, workspace_of
-from recap.config import Fusion, RecapConfig
 from recap.core.interfaces import Predictions
 from recap.core.memory import MISSING, PredictionMemory
-from recap.core.tree import TokenTree
 from recap.drafter import NO_TOKENS
 from recap.targets.hf import first_occurrences
 
@@ -43,27 +41,17 @@ if TYPE_CHECKING:
     from recap.core.interfaces import IntArray
     from recap.targets.request import Request
 
-SCHEMA = 1
 FILE = "image_rows.json"
 ARM = "ar"
 PAIR_SEED = 42
-TOP_K = 8
 PICTURES = ("matching", "swapped")
-STARTS = {"empty": False, "seeded": True}
-
-
-def _rule(fusion: Fusion) -> RecapConfig:
-    """The root's candidates under a fusion rule."""
-    return RecapConfig(fusion=fusion, depth=1, max_candidates=TOP_K, suffix_tokens=0)
-
-
 # One source alone, by how many of the last tokens are its key; and fused ones.
 SINGLE = {"U": 1, "C": 2, "G": 3}
 FUSED = {
-    "backoff": _rule("backoff"),
-    "uniform": _rule("uniform"),
-    "fixed_prior": _rule("fixed_prior"),
-    "fusion": _rule("entropy_confidence"),
+    "backoff": root_rule("backoff"),
+    "uniform": root_rule("uniform"),
+    "fixed_prior": root_rule("fixed_prior"),
+    "fusion": root_rule("entropy_confidence"),
 }
 SOURCES = (*SINGLE, *FUSED)
 
@@ -97,7 +85,7 @@ class Bank:
 
     def __init__(self, vocab_size: int) -> None:
         self._memory = PredictionMemory(vocab_size, TOP_K)
-        self._work = workspace_of(_rule("backoff"))
+        self._work = workspace_of(root_rule("backoff"))
         self._rules = {name: settings_of(config) for name, config in FUSED.items()}
         self._blocked = NO_TOKENS
 
@@ -123,13 +111,7 @@ class Bank:
 
     def learn(self, prefix: Prefix, rows: Predictions, index: int) -> None:
         """Write the prediction after the root, as an AR step would."""
-        row = Predictions(
-            rows.next_token[index : index + 1],
-            rows.topk_ids[index : index + 1],
-            rows.topk_probs[index : index + 1],
-        )
-        tree = TokenTree.root_only(prefix.root)
-        self._memory.refresh(tree, prefix.earlier, prefix.previous, row)
+        learn(self._memory, prefix, rows, index)
 
 
 class Comparison:
@@ -194,7 +176,7 @@ def compare(run: FinishedRun) -> dict[str, Any]:
             counted[start].append(comparison.count(text, rows, seed_prompt))
         kept.append(swap)
     counts = {start: _by_source(of_inputs) for start, of_inputs in counted.items()}
-    return {"schema": SCHEMA, **columns(kept), "left_out": left_out, **counts}
+    return {**columns(kept), "left_out": left_out, **counts}
 
 
 def _by_source(counts: Sequence[Counter[str]]) -> dict[str, dict[str, list[int]]]:
@@ -239,8 +221,7 @@ def after_run(run: FinishedRun) -> None:
     path = run.folder / FILE
     if run.target.text_only or run.plan.bench.layout == "mixed":
         print("Swapped pictures: only for a model that sees them, on one benchmark.")
-    elif is_written(path, SCHEMA):
+    elif read_document(path) is not None:  # of a complete run, which changes no more
         print(f"Swapped pictures: {path} is complete.")
     else:
-        write_atomically(path, (json.dumps(compare(run)) + "\n").encode())
-        print(f"Swapped pictures: {path}")
+        print(f"Swapped pictures: {write_document(path, compare(run))}")

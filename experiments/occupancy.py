@@ -27,6 +27,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from experiments.derived import read_document
 from experiments.memory_use import resident_bytes, unigram_row_bytes
 from experiments.plan import REPOSITORY
 from recap.best_first import Prefix, build_tree, settings_of, workspace_of
@@ -34,7 +35,6 @@ from recap.config import RecapConfig
 from recap.core.interfaces import Predictions
 from recap.core.memory import MISSING, PredictionMemory
 
-SCHEMA = 1
 NAME = "occupancy"
 VOCABULARIES = (152_064, 32_064)  # Qwen2.5-VL-7B, LLaVA-1.6-7B
 FILLINGS = (1_000, 10_000)  # and the whole vocabulary
@@ -191,11 +191,8 @@ def write(path: Path, measured: dict[str, Any]) -> Path:
     """Add fillings to a file, see the module; the file written."""
     from experiments.host_file import write_host  # brings torch, which a child does without
 
-    try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))["vocabularies"]
-    except (OSError, ValueError, KeyError):
-        earlier = {}
-    return write_host(path, {"schema": SCHEMA, "vocabularies": {**earlier, **measured}})
+    earlier = (read_document(path) or {"vocabularies": {}})["vocabularies"]
+    return write_host(path, {"vocabularies": {**earlier, **measured}})
 
 
 def run_alone(device: str, results_root: Path) -> None:

@@ -10,16 +10,16 @@ Sums are raw: whoever reads them takes the timer's own cost off, laps times `lap
 from __future__ import annotations
 
 import gc
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from experiments.arms import device_synchronizer
+from experiments.derived import read_document, write_document
 from experiments.device_time import MarkingClock, device_time
 from experiments.plan import REFERENCE_ARM, Arm
-from experiments.records import RunRecord, read_records, write_atomically
+from experiments.records import RunRecord, read_records
 from experiments.timing import (
     PhaseClock,
     WallClock,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from recap.core.interfaces import Generation
     from recap.targets.request import Request
 
-SCHEMA = 1
 FILE = "profile.json"
 MAIN_ARM = "cap63"  # is compared with itself unprofiled, and traced
 NUM_TRACES = 4
@@ -61,20 +60,15 @@ def after_run(run: FinishedRun) -> None:
         return
     path = run.folder / FILE
     measured = _kept(path, records) or measure(run, records)
-    document = {"schema": SCHEMA, "arms": summarise(records), **measured}
-    write_atomically(path, (json.dumps(document) + "\n").encode())
-    print(f"Profiled: {path}")
+    print(f"Profiled: {write_document(path, {'arms': summarise(records), **measured})}")
 
 
 def _kept(path: Path, records: Sequence[RunRecord]) -> dict[str, Any] | None:
     """The measured part of an earlier file over the same units; None where there is none."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        kept = {key: document[key] for key in MEASURED}
-        units = document["overhead"]["unit_ids"]
-    except (OSError, ValueError, KeyError, TypeError):
+    document = read_document(path)
+    if document is None or document["overhead"]["unit_ids"] != _first_turns(records):
         return None
-    return kept if units == _first_turns(records) else None
+    return {key: document[key] for key in MEASURED}
 
 
 def _first_turns(records: Sequence[RunRecord]) -> list[str]:

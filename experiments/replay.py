@@ -15,7 +15,6 @@ can be made without replaying: see `replay_folder`.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.capture import FinishedRun, Trajectory, read_trajectories
+from experiments.derived import write_document
 from experiments.errors import UserError
-from experiments.records import write_atomically
 from recap.best_first import Prefix, build_tree, prefix_of, settings_of, workspace_of
 from recap.config import Fusion, RecapConfig
 from recap.core.accept import longest_accepted
@@ -40,10 +39,10 @@ if TYPE_CHECKING:
     from recap.core.interfaces import IntArray
     from recap.core.kernels import Settings
 
-SCHEMA = 1
 FILE = "replay.json"
 NO_TOKENS = np.empty(0, np.int32)
 NOTHING_FOLLOWS = -1
+TOP_K = 8
 
 # ``U`` at the start of an input: without a row, or with those of the prompt. ``C`` and ``G`` are
 # empty either way.
@@ -51,9 +50,9 @@ STARTS = {"empty": False, "seeded": True}
 SOURCES = ("U", "C", "G")
 
 
-def _rule(fusion: Fusion, priors: tuple[float, ...] = (0.70, 0.20, 0.10)) -> RecapConfig:
+def root_rule(fusion: Fusion, priors: tuple[float, ...] = (0.70, 0.20, 0.10)) -> RecapConfig:
     """The root's candidates under a fusion rule."""
-    return RecapConfig(fusion=fusion, priors=priors, depth=1, max_candidates=8, suffix_tokens=0)
+    return RecapConfig(fusion=fusion, priors=priors, depth=1, max_candidates=TOP_K, suffix_tokens=0)
 
 
 def _policy(fusion: Fusion, orders: int = 3) -> RecapConfig:
@@ -62,14 +61,14 @@ def _policy(fusion: Fusion, orders: int = 3) -> RecapConfig:
 
 # Table 14, in its order.
 RULES = {
-    "recap": _rule("entropy_confidence"),
-    "without_confidence": _rule("fixed_prior"),
-    "without_prior": _rule("no_prior"),
-    "uniform": _rule("uniform"),
-    "confidence_gate": _rule("confidence_gate"),
-    "backoff": _rule("backoff"),
-    "soft_prior": _rule("fixed_prior", (0.55, 0.30, 0.15)),
-    "sharp_prior": _rule("fixed_prior", (0.85, 0.10, 0.05)),
+    "recap": root_rule("entropy_confidence"),
+    "without_confidence": root_rule("fixed_prior"),
+    "without_prior": root_rule("no_prior"),
+    "uniform": root_rule("uniform"),
+    "confidence_gate": root_rule("confidence_gate"),
+    "backoff": root_rule("backoff"),
+    "soft_prior": root_rule("fixed_prior", (0.55, 0.30, 0.15)),
+    "sharp_prior": root_rule("fixed_prior", (0.85, 0.10, 0.05)),
 }
 # Table 6.
 POLICIES = {
@@ -153,7 +152,7 @@ class Replay:
             counts.update(self._recalled(state))
             counts.update(self._matched(state))
             counts.update(self._suffix_added(state))
-            self._learn(state.prefix, trajectory.rows, index)
+            learn(self._memory, state.prefix, trajectory.rows, index)
         return counts
 
     def _begin(self, trajectory: Trajectory, seed_prompt: bool) -> None:
@@ -165,16 +164,6 @@ class Replay:
             )
         self._automaton.reset(separators=trajectory.blocked.tolist())
         self._automaton.extend(trajectory.prompt_ids)
-
-    def _learn(self, prefix: Prefix, rows: Predictions, index: int) -> None:
-        """Write the prediction after the root, as an AR step would."""
-        row = Predictions(
-            rows.next_token[index : index + 1],
-            rows.topk_ids[index : index + 1],
-            rows.topk_probs[index : index + 1],
-        )
-        tree = TokenTree.root_only(prefix.root)
-        self._memory.refresh(tree, prefix.earlier, prefix.previous, row)
 
     # What is counted
 
@@ -258,6 +247,16 @@ class Replay:
         return build_tree(self._memory, state.prefix, suffix, self._blocked, settings, self._work)
 
 
+def learn(memory: PredictionMemory, prefix: Prefix, rows: Predictions, index: int) -> None:
+    """Write one of ``rows``, the prediction after the root, as an AR step would."""
+    row = Predictions(
+        rows.next_token[index : index + 1],
+        rows.topk_ids[index : index + 1],
+        rows.topk_probs[index : index + 1],
+    )
+    memory.refresh(TokenTree.root_only(prefix.root), prefix.earlier, prefix.previous, row)
+
+
 def matched_length(tree: TokenTree, continuation: IntArray) -> int:
     """Depth of the longest path that AR's continuation begins with; the root does not count.
 
@@ -286,7 +285,6 @@ def replay_folder(folder: Path) -> dict[str, Any]:
     trajectories = read_trajectories(folder)
     replay = Replay(trajectories[0].vocab_size)
     document: dict[str, Any] = {
-        "schema": SCHEMA,
         "units": [t.unit_id for t in trajectories],
         "clusters": [t.cluster_id for t in trajectories],
         "states": [len(t.rows) for t in trajectories],
@@ -306,10 +304,7 @@ def _by_group(counts: Sequence[Counter[str]]) -> dict[str, dict[str, list[int]]]
 
 def write_replay(folder: Path) -> Path:
     """Replay a captured run into its folder; the file written."""
-    path = folder / FILE
-    content = json.dumps(replay_folder(folder)) + "\n"
-    write_atomically(path, content.encode())
-    return path
+    return write_document(folder / FILE, replay_folder(folder))
 
 
 def after_run(run: FinishedRun) -> None:

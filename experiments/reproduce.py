@@ -38,6 +38,19 @@ MEAN_SPEEDUP = 1.23
 # rounded up. A capture's 14,262 at 55 tokens are doubled: 7B prompts have more distinct tokens.
 RECORD_BYTES = 2_500
 CAPTURE_BYTES = 30_000
+# What is fetched once: weights, and the files of each benchmark's first source, as published.
+DOWNLOAD_GB = {
+    "qwen25vl": 16.6,
+    "llava16": 14.1,
+    "chartqa": 0.07,
+    "mathvista": 0.14,
+    "mmspec": 0.08,
+    "mmt_bench": 0.70,
+    "ocrbench": 0.07,
+    "scienceqa": 0.13,
+    "seed_bench": 22.0,
+    "textvqa": 0.92,
+}
 
 
 @dataclass(frozen=True)
@@ -119,8 +132,17 @@ def disk_bytes(plan: RunPlan) -> int:
     return num_units(plan) * per_unit
 
 
-def print_plan(planned: Iterable[Step]) -> None:
-    """A line per study and model, then the sum."""
+def downloads(planned: Iterable[Step]) -> dict[str, float]:
+    """GB of every model and benchmark that a plan needs and that does not ship with this code."""
+    needed = set()
+    for step in planned:
+        needed |= {step.model}
+        needed |= {b.name for run in step.runs for b in (run.bench.parts or (run.bench,))}
+    return {name: size for name, size in DOWNLOAD_GB.items() if name in needed}
+
+
+def print_plan(planned: Sequence[Step]) -> None:
+    """A line per study and model, then the sum, and what has to be fetched."""
     total_hours, total_bytes = 0.0, 0
     print(f"{'study':14} {'model':14} {'runs':>5} {'units x arms':>13} {'hours':>7} {'records':>9}")
     for step in planned:
@@ -139,9 +161,13 @@ def print_plan(planned: Iterable[Step]) -> None:
         print(
             "Hours are for one A100 at the paper's AR throughput (39.4 and 29.9 tokens/s), "
             f"{DEFAULT_OUTPUT} tokens per answer ({MEAN_OUTPUT['mmspec']} on MMSpec) and a mean "
-            f"speedup of {MEAN_SPEEDUP}; loading and warm-up come on top. Data: "
-            "`dry_run=true` names each download."
+            f"speedup of {MEAN_SPEEDUP}; loading, warm-up and what is derived from a run come on "
+            "top."
         )
+    sizes = downloads(planned)
+    if sizes:
+        named = ", ".join(f"{name} {size:g}" for name, size in sizes.items())
+        print(f"Downloads, once, in GB: {named}: {sum(sizes.values()):.1f} in all.")
 
 
 # Running

@@ -6,10 +6,8 @@ of the units that an arm finished.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.donors import Picture, pair
@@ -59,11 +57,3 @@ def columns(found: Sequence[Swap]) -> dict[str, list[Any]]:
         "same_category": [int(swap.same_category) for swap in found],
         "reused": [int(swap.reused) for swap in found],
     }
-
-
-def is_written(path: Path, schema: int) -> bool:
-    """Whether a derived file of this schema is there: a run that is complete changes no more."""
-    try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["schema"] == schema)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False

@@ -26,7 +26,6 @@ CAPTION = (
 _FILE = "figure05_memory_growth"
 _JSON = "growth.json"
 _FIRST = "chartqa"  # whose capture's folder holds the file
-_SCHEMA = 1
 _MIB = 1 << 20
 LABELS = {"with_prompt": "prompt and output tokens", "outputs_only": "output tokens alone"}
 
@@ -39,9 +38,9 @@ def build(data: Data) -> Figure:
     missing: list[Missing] = []
     for model in data.models_with(("qwen25vl",), STUDIES):
         run = data.run("replay", _FIRST, model)
-        document = data.json(run, _JSON)
+        document = data.derived(run, _JSON)
         gaps = data.missing("growth", [model])
-        if isinstance(document, dict) and document.get("schema") == _SCHEMA:
+        if document is not None:
             found[model] = document
             runs.append(run)
             notes += _notes(model, document)

@@ -32,16 +32,17 @@ def build(data: Data) -> Table:
     """One row per model, budget and method."""
     rows: list[list[Entry]] = []
     runs: list[Run | None] = []
-    null = Interval(float("nan"), float("nan"), float("nan"))
+    notes: list[str] = []
     for model in data.models:
         run = data.run(STUDIES[0], "mmspec", model)
         runs.append(run)
         null = contrasts.noise([run])
+        notes += contrasts.null_note(null, f"{model}: AR against AR in the same run")
         for budget, (recap, *others) in BUDGETS.items():
             for arm in (recap, *others):
                 rows.append([model, str(budget), _label(arm), *_cells(run, arm, recap, null)])
     missing = data.missing(STUDIES[0], data.models)
-    notes = [*contrasts.null_note(null), *contrasts.source_notes(runs)]
+    notes += contrasts.source_notes(runs)
     return Table(ID, TITLE, CAPTION, HEADINGS, rows, notes, missing)
 
 

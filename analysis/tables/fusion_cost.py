@@ -22,13 +22,11 @@ HEADINGS = ("Fusion", "Kernel us", "Python us")
 RULES = {"fixed_prior": "Fixed priors", "entropy_confidence": "Entropy confidence"}
 _TEXT = {"fixed_prior": "without", "entropy_confidence": "with"}
 _NAME = "fusion_cost"
-_SCHEMA = 1
 
 
 def build(data: Data) -> Table:
     """One row per rule, and the entropy by itself."""
-    document = data.host(_NAME)
-    found = document if isinstance(document, dict) and document.get("schema") == _SCHEMA else None
+    found = data.host(_NAME)
     rows: list[list[Entry]] = [
         [label, _cell(found, "kernel", rule), _cell(found, "python", rule, _published(rule))]
         for rule, label in RULES.items()

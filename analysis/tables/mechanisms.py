@@ -11,6 +11,7 @@ from analysis.contrasts import source_notes
 from analysis.data import Data
 from analysis.estimators import EMPTY, Sample
 from analysis.load import Run
+from analysis.tables import table05
 
 ID = "mechanisms"
 TITLE = "Mechanisms: do they show on this model?"
@@ -18,8 +19,8 @@ STUDIES = ("replay", "streams")
 CAPTION = (
     "Acceptance, coverage and recall do not depend on the device, so these can be tested on any "
     "model. Shows: the 95 % interval over image clusters lies above 0. Does not show: it lies "
-    "below. Undecided: it holds 0. Recall among a source's own states is compared by its point "
-    "estimates, because the states differ."
+    "below. Undecided: it holds 0. Recall is per cent of the states that a source covers, so that "
+    "two sources' differ in their states, too; where both match they share them."
 )
 HEADINGS = ("Model", "Mechanism", "Where", "Quantity", "Value", "Verdict")
 SCHEDULES = ("blocked", "alternating")
@@ -59,26 +60,19 @@ def verdict(interval: Interval) -> str:
 def _keys(replay: replays.Replay | None, name: str) -> Iterator[Line]:
     """Finer keys cover less and recall more (section 5.2)."""
     for coarse, fine in ("UC", "CG"):
-        less = NOTHING
+        less = gain = NOTHING
         if replay is not None:
             less = replay.difference(f"empty.covered.{coarse}", f"empty.covered.{fine}")
-        cell = Cell.of(less, digits=1, signed=True)
-        yield "finer keys cover less", name, f"coverage of {coarse} - {fine}", cell, verdict(less)
-        if replay is None:
-            yield "finer keys recall more", name, f"recall of {fine} - {coarse}", Cell(), "-"
-            continue
-        recalls = [
-            replay.share(f"empty.hits.{s}", of=f"empty.covered.{s}").mean for s in (coarse, fine)
-        ]
-        gain = recalls[1] - recalls[0]
-        cell = Cell(gain, digits=1, signed=True)
-        shows = "shows" if gain > 0 else "does not show"
-        yield "finer keys recall more", name, f"recall of {fine} - {coarse}", cell, shows
-    joint = NOTHING
-    if replay is not None and replay.total("seeded.joint.states"):
-        joint = replay.difference("seeded.joint.G", "seeded.joint.U", of="seeded.joint.states")
-    cell = Cell.of(joint, digits=1, signed=True)
-    yield "G recalls more where both match", name, "recall of G - U", cell, verdict(joint)
+            shares = [(f"empty.hits.{s}", f"empty.covered.{s}") for s in (fine, coarse)]
+            gain = replay.difference_of_shares(*shares)
+        yield _line("finer keys cover less", name, f"coverage of {coarse} - {fine}", less)
+        yield _line("finer keys recall more", name, f"recall of {fine} - {coarse}", gain)
+    joint = NOTHING if replay is None else table05.joint_gain(replay)
+    yield _line("G recalls more where both match", name, "recall of G - U", joint)
+
+
+def _line(mechanism: str, where: str, quantity: str, points: Interval) -> Line:
+    return mechanism, where, quantity, Cell.of(points, digits=1, signed=True), verdict(points)
 
 
 def _picture(data: Data, model: str, bench: str, name: str) -> Line:
@@ -88,8 +82,7 @@ def _picture(data: Data, model: str, bench: str, name: str) -> Line:
     gain = NOTHING
     if found is not None:
         gain = counterfactuals.recall_gain(found.document, "fusion", "seeded")
-    cell = Cell.of(gain, digits=1, signed=True)
-    return "rows carry the picture", name, "fused recall, own - swapped", cell, verdict(gain)
+    return _line("rows carry the picture", name, "fused recall, own - swapped", gain)
 
 
 def _streams(data: Data, model: str, schedule: str) -> list[Run]:

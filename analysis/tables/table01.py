@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis import arms, main_results, paper
-from analysis.arms import METHODS
+from analysis.arms import METHODS, NULL_LABEL
 from analysis.artefact import Cell, Entry, Missing, Table
 from analysis.data import Data, paper_model
 from analysis.estimators import mean_of_means
@@ -72,7 +72,7 @@ def published(model: str, method: str, bench: str) -> tuple[float | None, float 
 def _null_row(model: str, found: list[Rows]) -> list[Entry]:
     """AR a second time: what this machine can tell apart."""
     samples = [main_results.null_sample(rows) for rows in found]
-    cells: list[Entry] = [model, "AR again (null arm)", "-"]
+    cells: list[Entry] = [model, NULL_LABEL, "-"]
     for interval in (*(sample.mean for sample in samples), mean_of_means(samples)):
         cells += [Cell.of(interval), ""]
     return cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis import arms, main_results, paper
-from analysis.arms import METHODS
+from analysis.arms import METHODS, NULL_LABEL
 from analysis.artefact import Cell, Entry, Missing, Table
 from analysis.data import Data, paper_model
 from analysis.main_results import MMSPEC, Rows
@@ -59,7 +59,7 @@ def published(model: str, method: str, category: str) -> tuple[float | None, flo
 
 
 def _null_row(model: str, found: Rows) -> list[Entry]:
-    cells: list[Entry] = [model, "AR again (null arm)", "-"]
+    cells: list[Entry] = [model, NULL_LABEL, "-"]
     for topic in (*paper.TOPICS, None):
         cells += [Cell.of(main_results.null_sample(found, topic).mean), ""]
     return cells

@@ -28,15 +28,13 @@ HEADINGS = (
 VOCABULARIES = {"qwen25vl": 152_064, "llava16": 32_064}
 FILLINGS = (1_000, 10_000)
 _NAME = "occupancy"
-_SCHEMA = 1
 _MIB = 1 << 20
 
 
 def build(data: Data) -> Table:
     """One row per vocabulary and filling."""
     document = data.host(_NAME)
-    known = isinstance(document, dict) and document.get("schema") == _SCHEMA
-    vocabularies = document["vocabularies"] if known else {}
+    vocabularies = document["vocabularies"] if document else {}
     rows: list[list[Entry]] = []
     absent = []
     for model, size in VOCABULARIES.items():
@@ -45,7 +43,7 @@ def build(data: Data) -> Table:
         rows += [_row(model, size, filled, measured.get(filled)) for filled in wanted]
         absent += [] if all(filled in measured for filled in wanted) else [model]
     missing = [Missing(f"occupancy for {' and '.join(absent)}", _command(data))] if absent else []
-    notes = (*_notes(), *(_machine(document["environment"]) if known else ()))
+    notes = (*_notes(), *(_machine(document["environment"]) if document else ()))
     return Table(ID, TITLE, CAPTION, HEADINGS, rows, notes, missing)
 
 

@@ -69,5 +69,5 @@ def _cells(run: Run | None, arm: str, model: str) -> list[Entry]:
 
 
 def _change(run: Run, arm: str) -> Interval:
-    ratio = estimators.ratio_of_means(run.records, arm, LEXICAL)
+    ratio = estimators.ratio_of_means(run.records, arm, run.records, LEXICAL)
     return Interval(*(100 * (value - 1) for value in (ratio.mean, ratio.low, ratio.high)))

@@ -50,16 +50,11 @@ def _cells(model: str, bench: str, row: Row | None) -> list[Entry]:
     keys = {"model": paper_model(model), "bench": bench}
     published = [paper.value(_FILE, f"p{level}", **keys) for level in LEVELS]
     faster = paper.value(_FILE, "percent_faster", **keys)
-    exact = (
-        EMPTY
-        if row is None
-        else exact_match_ratios(row.run.of(row.method, REFERENCE_ARM), row.method)
-    )
-    decode = (
-        EMPTY
-        if row is None
-        else paired_decode_ratios(row.run.of(row.method, REFERENCE_ARM), row.method)
-    )
+    exact = decode = EMPTY
+    if row is not None:
+        records = row.run.of(row.method, REFERENCE_ARM)
+        exact = exact_match_ratios(records, row.method)
+        decode = paired_decode_ratios(records, row.method)
     return [
         *_distribution(speed(row), published, faster),
         *_distribution(decode, [None] * len(LEVELS), None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis import contrasts, estimators
-from analysis.arms import METHODS, NULL_ARM, noise_mark
+from analysis.arms import METHODS, NULL_ARM, NULL_LABEL, noise_mark
 from analysis.artefact import Cell, Entry, Table
 from analysis.bootstrap import Interval
 from analysis.data import Data
@@ -37,7 +37,7 @@ def build(data: Data) -> Table:
 
 
 def _label(arm: str) -> str:
-    return "AR again (null arm)" if arm == NULL_ARM else METHODS[arm]
+    return NULL_LABEL if arm == NULL_ARM else METHODS[arm]
 
 
 def _mark(arm: str, s: Interval, null: Interval) -> str:
@@ -45,18 +45,10 @@ def _mark(arm: str, s: Interval, null: Interval) -> str:
 
 
 def _cells(runs: list[Run | None], arm: str) -> list[Entry]:
-    samples = [
-        estimators.EMPTY if run is None else estimators.paired_ratios(run.records, arm)
-        for run in runs
-    ]
-    nulls = [
-        estimators.EMPTY if run is None else estimators.paired_ratios(run.records, NULL_ARM)
-        for run in runs
-    ]
-    cells = [
-        Cell.of(sample.mean, mark=_mark(arm, sample.mean, null.mean))
-        for sample, null in zip(samples, nulls, strict=True)
-    ]
-    if any(len(sample) == 0 for sample in samples):
-        return [*cells, Cell()]
-    return [*cells, Cell(samples[1].values.mean() / samples[0].values.mean(), digits=3)]
+    found = [[] if run is None else run.records for run in runs]
+    cells: list[Entry] = []
+    for records in found:
+        s, null = (estimators.paired_ratios(records, name).mean for name in (arm, NULL_ARM))
+        cells.append(Cell.of(s, mark=_mark(arm, s, null)))
+    factor = estimators.ratio_of_means(found[1], arm, found[0], arm)
+    return [*cells, Cell.of(factor, digits=3)]

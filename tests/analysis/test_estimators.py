@@ -58,7 +58,7 @@ def test_ratio_of_means_uses_the_units_both_arms_have() -> None:
         unit("b", "y:0", 10, 0.5),
         unit("b", "z:0", 10, 0.1, status="error"),
     ]
-    assert estimators.ratio_of_means(records, "a", "b").mean == pytest.approx(4.0 / 5.0)
+    assert estimators.ratio_of_means(records, "a", records, "b").mean == pytest.approx(4.0 / 5.0)
 
 
 def test_median_and_percentiles_are_numpys() -> None:

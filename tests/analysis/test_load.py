@@ -51,11 +51,13 @@ def test_whole_records_are_all_read(tmp_path: Path) -> None:
     [
         ({"schema_version": 0}, "schema version 0, this code reads 1"),
         ({"schema_version": None}, "schema version None"),
-        ({"decode_ns": float("nan")}, "no whole numbers"),
+        ({"decode_ns": float("nan")}, "holds NaN"),
+        ({"trace": [{"weights": float("inf")}]}, "holds Infinity"),
+        ({"decode_ns": "1"}, "no whole numbers"),
         ({"prefill_ns": 1.5}, "no whole numbers"),
         ({"prefill_ns": -1}, "no whole numbers"),
         ({"prefill_ns": 0, "decode_ns": 0}, "no whole numbers"),
-        ({"num_accepted": [1, float("nan")]}, "no whole numbers"),
+        ({"num_accepted": [1, float("nan")]}, "holds NaN"),
         ({"output_ids": []}, "or that is empty"),
         ({"output_ids": None}, "no whole numbers"),
         ({"unheard_of": 1}, "other fields"),
@@ -129,7 +131,7 @@ def test_poison_is_never_averaged_and_never_silent(tmp_path: Path) -> None:
     cell = row["ChartQA S"]
     assert isinstance(cell, Cell)
     assert cell.value == cell.value
-    assert any("no whole numbers" in gap.what for gap in table.missing)
+    assert any("holds NaN" in gap.what for gap in table.missing)
     assert build.state(table) == "partial"
 
 

@@ -141,8 +141,28 @@ def test_a_finished_capture_without_its_replay_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_a_replay_of_another_schema_is_not_read(tmp_path: Path) -> None:
-    data = scope_with(tmp_path, {"chartqa": document() | {"schema": 2}})
+    found = {bench: document() for bench in BENCHES} | {"chartqa": document() | {"schema": 2}}
+    data = scope_with(tmp_path, found)
     assert replays.find(data, "tiny_qwen25vl", "chartqa") is None
+    for module in (*TABLES, figure03a):
+        assert len(module.build(data).missing) == 1
+
+
+def test_shares_of_different_states_are_subtracted(tmp_path: Path) -> None:
+    content = document(
+        empty__covered__U=[5, 10, 5],
+        empty__hits__U=[1, 3, 1],
+        empty__covered__C=[2, 4, 2],
+        empty__hits__C=[1, 2, 1],
+    )
+    replay_ = replays.find(scope_with(tmp_path, {"chartqa": content}), "tiny_qwen25vl", "chartqa")
+    assert replay_ is not None
+    u, c, g = ((f"empty.hits.{source}", f"empty.covered.{source}") for source in "UCG")
+    gain = replay_.difference_of_shares(c, u)
+    assert gain.mean == pytest.approx(50 - 25)
+    # Only three resamples of the two pictures exist: both p, both q, one of each.
+    assert (gain.low, gain.high) == pytest.approx((50 - 100 * 4 / 15, 50 - 100 * 1 / 5))
+    assert replay_.difference_of_shares(g, u).mean != replay_.difference_of_shares(g, u).mean
 
 
 def test_figure03a_draws_what_is_there(tmp_path: Path) -> None:

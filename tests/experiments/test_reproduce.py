@@ -46,6 +46,16 @@ def test_units_follow_from_the_configuration() -> None:
     assert hours == pytest.approx(2 * 1000 * 60 / 39.4 / 3600)
 
 
+def test_downloads_are_counted_once_and_only_where_nothing_ships() -> None:
+    planned = reproduce.steps(["qwen25vl"], ["streams", "suffix", "mmspec"], [], None)
+    diagnostic = {"chartqa", "textvqa", "ocrbench", "mmt_bench"}
+    assert set(reproduce.downloads(planned)) == {"qwen25vl", "mmspec", *diagnostic}
+    assert reproduce.downloads(reproduce.steps(["tiny_llava"], ["main"], [], None)) == {}
+    everything = reproduce.steps(reproduce.MODELS, config_names("study"), [], None)
+    names = {b.name for s in everything for r in s.runs for b in (r.bench.parts or (r.bench,))}
+    assert names | set(reproduce.MODELS) == set(reproduce.DOWNLOAD_GB)
+
+
 def test_the_command_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,6 +63,7 @@ def test_the_command_line(
     assert reproduce.main() == 0
     out = capsys.readouterr().out
     assert "suffix         llava16            8" in out and "A100" in out
+    assert "llava16 14.1, chartqa 0.07, mmt_bench 0.7" in out and ": 15.9 in all." in out
     monkeypatch.setattr(sys, "argv", ["x", "--plan", "--study", "sufix"])
     assert reproduce.main() == 2
     assert "Unknown study 'sufix'. Valid: suffix" in capsys.readouterr().err
