@@ -7,6 +7,7 @@ run of that method alone. Either way it is paired with the AR arm of its own run
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ OTHER_METHODS = {
 }
 METHODS = {**PAPER_METHODS, **OTHER_METHODS}
 _RUNS = "; runs with units/distinct requests: "
+_DEVIATION = re.compile(r"[\w.]+=[^\s,]+ \(the study: [^)]*\)")
 _SAME_FOR_ALL = {"bench.prompt_style": "question_only", "history": "ar"}
 _PROFILED = "phases"  # a timing whose times are no speeds
 
@@ -145,6 +147,12 @@ def merged(footnotes: Iterable[str]) -> tuple[str, ...]:
     return (*plain, *sources_)
 
 
+def unlike_study(footnotes: Iterable[str]) -> str:
+    """A sentence for the caption on runs that differ in size from their study; empty without."""
+    found = dict.fromkeys(part for note in footnotes for part in _DEVIATION.findall(note))
+    return f"Unlike the study: {', '.join(found)}." if found else ""
+
+
 def _conditions(run: Run) -> str:
     commits = sorted({_commit(session) for session in run.manifest.get("sessions", [])})
     timing = run.setting("timing") or "generation"
@@ -154,7 +162,7 @@ def _conditions(run: Run) -> str:
         str(dtype or "dtype not recorded"),
         _device(run),
         f"commit {', '.join(commits) or 'not recorded'}",
-        *deviations(run.study, run.setting, run.model.startswith("tiny_")),
+        *deviations(run.study, run.setting),
     ]
     return ", ".join(parts)
 

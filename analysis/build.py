@@ -25,7 +25,7 @@ from types import ModuleType
 
 from analysis import data as scopes
 from analysis import render
-from analysis.arms import merged
+from analysis.arms import merged, unlike_study
 from analysis.artefact import Figure, Missing, Table
 from analysis.data import RESULTS, Data
 
@@ -60,7 +60,8 @@ def _built(module: ModuleType, data: Data) -> Table | Figure:
     if aside:
         names = ", ".join(f"`{run.name}`" for run in dict.fromkeys(aside))
         notes.append(f"Left aside, because a larger or newer run has the same settings: {names}.")
-    return replace(artefact, footnotes=merged(notes))
+    caption = " ".join(part for part in (artefact.caption, unlike_study(notes)) if part)
+    return replace(artefact, caption=caption, footnotes=merged(notes))
 
 
 def state(artefact: Table | Figure) -> str:

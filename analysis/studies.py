@@ -108,21 +108,24 @@ def overrides(slot: Slot) -> str:
 _SIZES = ("bench.num_inputs", "bench.per_topic", "bench.max_turns", "max_new_tokens", "timing")
 
 
-def sizes(name: str, tiny: bool) -> dict[str, Any]:
+def sizes(name: str) -> dict[str, Any]:
     """How large a study's runs are, and how they are timed, beyond what it sweeps."""
     content = _content(name)
     if content is None:
         return {}
     described = content["study"]
     swept = {*(described.get("sweep") or {}), *itertools.chain(*(described.get("also") or []))}
-    own = (described.get("tiny") or {}) if tiny else {}
-    return {key: own.get(key, _default(content, key)) for key in _SIZES if key not in swept}
+    return {key: _default(content, key) for key in _SIZES if key not in swept}
 
 
-def deviations(name: str, setting: Callable[[str], Any], tiny: bool) -> list[str]:
-    """The sizes in which a run differs from what its study asks for."""
+def deviations(name: str, setting: Callable[[str], Any]) -> list[str]:
+    """The sizes in which a run differs from what its study asks for, on tiny models too."""
     return [
-        f"{key}={setting(key)} (the study: {expected})"
-        for key, expected in sizes(name, tiny).items()
+        f"{key}={_shown(setting(key))} (the study: {_shown(expected)})"
+        for key, expected in sizes(name).items()
         if not matches(setting(key), expected, key)
     ]
+
+
+def _shown(size: Any) -> str:
+    return "all" if size is None else str(size)

@@ -52,7 +52,7 @@ def write_slot(
     """The run of one slot of a study."""
     bench = plain_bench(model, slot.bench)
     config = run_config(model, device, bench, study)
-    for key, value in (*studies.sizes(study, model.startswith("tiny_")).items(), *slot.settings):
+    for key, value in (*studies.sizes(study).items(), *slot.settings):
         set_path(config, key, value)
     return write_run(root, config, study_arms(study), units)
 
@@ -234,7 +234,7 @@ def invent_trace(rng: random.Random, accepted: Sequence[int]) -> list[dict[str, 
 def write_capture(root: Path, bench: str, model: str, device: str, units: int) -> Path:
     """A captured run with the counts that replaying it gave."""
     config = run_config(model, device, plain_bench(model, bench), "replay")
-    for key, value in studies.sizes("replay", model.startswith("tiny_")).items():
+    for key, value in studies.sizes("replay").items():
         set_path(config, key, value)
     folder = write_run(root, config, [{"name": "capture", "method": "ar"}], units)
     rng = random.Random(bench)

@@ -114,9 +114,9 @@ def test_a_swept_setting_tells_runs_apart(tiny_data: Data) -> None:
 
 def test_a_run_smaller_than_its_study_is_told() -> None:
     settings = {"bench.per_topic": 2, "max_new_tokens": 200, "timing": "target_forward"}
-    assert studies.deviations("components", settings.get, tiny=False) == [
-        "bench.per_topic=2 (the study: 20)"
-    ]
-    settings["bench.per_topic"] = 3
-    assert studies.deviations("components", settings.get, tiny=True) == []
-    assert studies.deviations("", settings.get, tiny=True) == []
+    assert studies.deviations("components", settings.get) == ["bench.per_topic=2 (the study: 20)"]
+    main = {**settings, "bench.per_topic": None, "bench.num_inputs": 24}
+    assert studies.deviations("main", main.get) == ["bench.num_inputs=24 (the study: all)"]
+    settings["bench.per_topic"] = 20
+    assert studies.deviations("components", settings.get) == []
+    assert studies.deviations("", settings.get) == []
