@@ -12,6 +12,7 @@ Shapes: b = 1 sequence, g key/value heads, t token rows, e head width.
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ class PreallocatedLayer(DynamicLayer):
 
     def __init__(self, owner: KVCache, index: int) -> None:
         super().__init__()
-        self._owner = owner
+        self._owner = weakref.proxy(owner)  # no cycle: a dropped cache frees its buffer at once
         self._index = index
         self.bind()
 

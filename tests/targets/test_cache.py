@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -93,3 +96,15 @@ def test_pool_keeps_few_and_the_largest() -> None:
     for cache in caches:
         pool.give_back(cache)
     assert pool.take(1) is caches[1] and pool.take(1) is caches[2]
+
+
+def test_a_dropped_cache_frees_its_buffer_without_the_collector() -> None:
+    """Which stands still while time is measured; a 7B cache takes gigabytes."""
+    cache = KVCache(SHAPE, 16)
+    dropped = weakref.ref(cache)
+    gc.disable()
+    try:
+        del cache
+        assert dropped() is None
+    finally:
+        gc.enable()
