@@ -71,10 +71,10 @@ study-%: $(READY) # all runs of one study: make study-suffix MODEL=qwen25vl
 	$(BIN)/python run.py study=$* $(if $(MODEL),model=$(MODEL)) $(if $(BENCH),bench=$(BENCH)) results_root=$(RESULTS)
 
 tables: $(READY) ## every table from whatever has been measured (STRICT=1: fail where something is missing)
-	$(BIN)/python -m analysis.build tables --results $(RESULTS)
+	$(BIN)/python -m analysis.build tables --results $(RESULTS) $(if $(MODEL),--model $(MODEL))
 
 figures: $(READY) ## every figure from whatever has been measured
-	$(BIN)/python -m analysis.build figures --results $(RESULTS)
+	$(BIN)/python -m analysis.build figures --results $(RESULTS) $(if $(MODEL),--model $(MODEL))
 
 report: $(READY) ## one page with every table, figure and the provenance of every run
 	$(BIN)/python -m analysis.report --results $(RESULTS)

@@ -3,6 +3,7 @@
     python -m analysis.build tables              # results/tables/: Markdown, LaTeX and CSV
     python -m analysis.build figures             # results/figures/: PDF and PNG
     python -m analysis.build tables --strict     # or STRICT=1: exit status 1 unless complete
+    python -m analysis.build tables --model tiny_qwen25vl --strict
 
 Every module in `analysis.tables` and `analysis.figures` is one artefact. It is built for every
 scope that has runs: the paper's setting under its plain name, others with model and device in file
@@ -102,9 +103,17 @@ def _plots(figure: Figure, data: Data, out: Path, stem: str) -> list[Path]:
     return style.save(figure.plot, data.scope, out / stem)
 
 
-def build(kind: str, root: Path, out: Path) -> bool:
-    """Build every artefact of a kind for every scope; whether nothing was missing."""
+def build(kind: str, root: Path, out: Path, model: str | None = None) -> bool:
+    """Build every artefact of a kind for every scope; whether nothing was missing.
+
+    model: only scopes with this model; files of others are left as they are. Raises ValueError
+    where no run is of it.
+    """
     found, problems = scopes.load(root, make)
+    if model is not None:
+        found = [data for data in found if any(run.model == model for run in data.found)]
+        if not found:
+            raise ValueError(f"{root} holds no run of model {model}.")
     out.mkdir(parents=True, exist_ok=True)
     for problem in problems:
         print(f"left out: {problem}")
@@ -118,7 +127,8 @@ def build(kind: str, root: Path, out: Path) -> bool:
             written += write(artefact, data, out)
             whole = whole and state(artefact) == "complete"
             print(report(artefact))
-    _remove_stale(kind, out, written)
+    if model is None:
+        _remove_stale(kind, out, written)
     print(f"{len(written)} files in {out}")
     return whole
 
@@ -151,10 +161,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the runs lie")
     parser.add_argument("--out", type=Path, help="default: results/tables or results/figures")
+    parser.add_argument("--model", help="only this model's; default: whatever has runs")
     parser.add_argument("--strict", action="store_true", help="exit status 1 unless complete")
     options = parser.parse_args(arguments)
     out = options.out or Path("results") / options.kind
-    whole = build(options.kind, options.results, out)
+    try:
+        whole = build(options.kind, options.results, out, options.model or None)
+    except ValueError as error:
+        parser.error(str(error))
     strict = options.strict or os.environ.get("STRICT", "0") not in ("", "0")
     if strict and not whole:
         print("STRICT: not complete.", file=sys.stderr)

@@ -91,6 +91,25 @@ def test_strict_fails_on_what_is_missing_and_the_default_does_not(
     assert build.main(arguments) == 0
 
 
+def test_one_models_pages_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STRICT", raising=False)
+    results, out = tmp_path / "runs", tmp_path / "out"
+    for model in ("tiny_qwen25vl", "tiny_llava"):
+        synthetic.write_study(results, "null_control", model)
+    arguments = ["tables", "--results", str(results), "--out", str(out)]
+    assert build.main(arguments) == 0
+    other = out / "null_control.tiny_llava.cpu.md"
+    other.write_text("as it was")
+    assert build.main([*arguments, "--model", "tiny_qwen25vl", "--strict"]) == 1
+    assert other.read_text() == "as it was"
+    assert "tiny_llava" not in capsys.readouterr().out.rpartition("Tables of")[2]
+    with pytest.raises(SystemExit):
+        build.main([*arguments, "--model", "qwen"])
+    assert "holds no run of model qwen" in capsys.readouterr().err
+
+
 def test_without_runs_the_papers_tables_have_dashes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
