@@ -1,7 +1,7 @@
 """Which run a method's row comes from, and what footnotes say about it.
 
-A row of Tables 1 and 2 may come from the study that has all methods as arms, or from an ordinary
-run of that method alone. Either way it is paired with the AR arm of its own run.
+A row of Tables 1 and 2 may come from a run of the study that has all methods as arms, from one of
+that method alone, or from an ordinary run. Each is paired with the AR arm of its own run.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ class Row:
 
 
 def rows(data: Data, study: str, bench: str, model: str) -> dict[str, Row]:
-    """Every method measured with its own settings on a benchmark, the paper's order."""
-    main = data.run(study, bench, model)
-    ordinary = sorted(data.runs("", bench, model), key=lambda run: run.size, reverse=True)
-    candidates = [run for run in (main, *ordinary) if run is not None]
+    """Every method measured with its own settings on a benchmark, the paper's order.
+
+    The study may have all methods in one run or each in a run of its own.
+    """
+    candidates = _candidates(data, study, bench, model)
     found: dict[str, Row] = {}
     for method in METHODS:
         fitting = (run for run in candidates if has_method(run, method))
@@ -67,10 +68,16 @@ def rows(data: Data, study: str, bench: str, model: str) -> dict[str, Row]:
     return found
 
 
-def passed_over(data: Data, bench: str, model: str, found: Mapping[str, Row]) -> list[Run]:
-    """Ordinary runs of a benchmark that no row comes from."""
+def passed_over(
+    data: Data, study: str, bench: str, model: str, found: Mapping[str, Row]
+) -> list[Run]:
+    """Runs of a benchmark, the study's and ordinary ones, that no row comes from."""
     used = {row.run.name for row in found.values()}
-    return [run for run in data.runs("", bench, model) if run.name not in used]
+    return [run for run in _candidates(data, study, bench, model) if run.name not in used]
+
+
+def _candidates(data: Data, study: str, bench: str, model: str) -> list[Run]:
+    return [*data.candidates(study, bench, model), *data.candidates("", bench, model)]
 
 
 def has_method(run: Run, method: str) -> bool:
@@ -189,13 +196,13 @@ def _run_note(run: Run) -> str:
 
 
 def passed_over_note(runs: Iterable[Run]) -> list[str]:
-    """The footnote on ordinary runs that no row comes from."""
+    """The footnote on runs that no row comes from."""
     names = [f"`{run.name}`" for run in runs]
     if not names:
         return []
     return [
-        "Ordinary runs that no row comes from, because their method's settings are not the "
-        f"defaults or another run has the same method: {', '.join(names)}."
+        "Runs that no row comes from, because their method's settings are not the defaults or a "
+        f"larger or newer run has the same method: {', '.join(names)}."
     ]
 
 

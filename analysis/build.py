@@ -29,6 +29,7 @@ from analysis import render
 from analysis.arms import merged, unlike_study
 from analysis.artefact import Figure, Missing, Table
 from analysis.data import RESULTS, Data
+from analysis.main_results import BY_METHOD
 
 KINDS = ("tables", "figures")
 _SHOWN = 6  # gaps printed per artefact; the artefact's own file lists all
@@ -56,7 +57,8 @@ def make(name: str, data: Data) -> Table | Figure:
 def _built(module: ModuleType, data: Data) -> Table | Figure:
     artefact = module.build(data)
     assert isinstance(artefact, Table | Figure)
-    aside = [run for study in module.STUDIES for m in data.models for run in data.unused(study, m)]
+    studies = [study for study in module.STUDIES if study not in BY_METHOD]
+    aside = [run for study in studies for m in data.models for run in data.unused(study, m)]
     notes = list(artefact.footnotes)
     if aside:
         names = ", ".join(f"`{run.name}`" for run in dict.fromkeys(aside))

@@ -126,12 +126,11 @@ class Data:
         Where several have them, the largest one counts, the newest among equals; `unused` lists the
         others.
         """
-        candidates = self._candidates(study, bench, model, settings)
+        candidates = self.candidates(study, bench, model, **settings)
         return candidates[0] if candidates else None
 
-    def _candidates(
-        self, study: str, bench: str, model: str, settings: dict[str, Any]
-    ) -> list[Run]:
+    def candidates(self, study: str, bench: str, model: str, **settings: Any) -> list[Run]:
+        """A study's runs with these settings, the largest first, the newest among equals."""
         wanted = {key.replace("__", "."): value for key, value in settings.items()}
         fitting = [
             run
@@ -142,7 +141,10 @@ class Data:
 
     def at(self, study: str, model: str, slot: Slot) -> Run | None:
         """The run that fills a study's slot."""
-        return self.run(_run_name(study), slot.bench, model, **dict(slot.settings))
+        return next(iter(self._of_slot(study, model, slot)), None)
+
+    def _of_slot(self, study: str, model: str, slot: Slot) -> list[Run]:
+        return self.candidates(_run_name(study), slot.bench, model, **dict(slot.settings))
 
     def slots(self, study: str) -> tuple[Slot, ...]:
         """The runs that a study consists of; none where ``conf/study`` does not describe it."""
@@ -151,13 +153,7 @@ class Data:
 
     def unused(self, study: str, model: str) -> list[Run]:
         """Further runs of a study's slots, which the tables leave aside."""
-        return [
-            run
-            for slot in self.slots(study)
-            for run in self._candidates(_run_name(study), slot.bench, model, dict(slot.settings))[
-                1:
-            ]
-        ]
+        return [run for slot in self.slots(study) for run in self._of_slot(study, model, slot)[1:]]
 
     def derived(self, run: Run | None, name: str) -> dict[str, Any] | None:
         """A file made from a run; None where it is missing, broken or of another schema."""

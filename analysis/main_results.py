@@ -15,6 +15,7 @@ from analysis.load import REFERENCE_ARM, Run
 from experiments.records import RunRecord
 
 MAIN, MMSPEC = "main", "mmspec"
+BY_METHOD = (MAIN, MMSPEC)  # studies whose methods may each have a run of their own
 Rows = dict[str, Row]
 
 
@@ -107,12 +108,14 @@ def notes(found: Sequence[Rows], names: Sequence[str]) -> list[str]:
     return [*arms.separate_runs(found, names), *arms.sources(used)]
 
 
-def unused(data: Data, model: str, benches: Sequence[str], found: Sequence[Rows]) -> list[str]:
-    """The footnote on ordinary runs that no row comes from."""
+def unused(
+    data: Data, study: str, model: str, benches: Sequence[str], found: Sequence[Rows]
+) -> list[str]:
+    """The footnote on runs that no row comes from."""
     return arms.passed_over_note(
         run
         for bench, rows in zip(benches, found, strict=True)
-        for run in arms.passed_over(data, bench, model, rows)
+        for run in arms.passed_over(data, study, bench, model, rows)
     )
 
 

@@ -15,7 +15,7 @@ from analysis import arms, build, paper, render
 from analysis.artefact import Cell, Entry, Figure, Table
 from analysis.data import Data
 from analysis.load import Run
-from analysis.main_results import MAIN, MMSPEC
+from analysis.main_results import BY_METHOD, MAIN, MMSPEC
 from analysis.report_page import Anchors, Shown, inline_svg, shown_number, unique
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def sources(study_names: Sequence[str], data: Data) -> list[Run]:
         for model in data.models:
             for slot in data.slots(study):
                 runs = [data.at(study, model, slot)]
-                if study in (MAIN, MMSPEC):
+                if study in BY_METHOD:
                     rows = arms.rows(data, study, slot.bench, model)
                     runs += [row.run for row in rows.values()]
                 found |= {run.name: run for run in runs if run is not None}

@@ -126,10 +126,27 @@ def plans_from_cfg(cfg: DictConfig, overrides: Sequence[str] = ()) -> list[RunPl
     study = study_of(cfg)
     if study is None:
         return [plan_from_cfg(cfg)]
+    overrides = _with_method(cfg, study, overrides)
     return [
         plan_from_cfg(compose_cfg(*options, *overrides))
         for options in study_runs(study, str(cfg.model.name), overrides)
     ]
+
+
+def _with_method(cfg: DictConfig, study: Study, overrides: Sequence[str]) -> Sequence[str]:
+    """What ``method=`` means in a study: that method alone where the study has all as arms.
+
+    Raises UserError where the study's arms are its own.
+    """
+    named = {item.partition("=")[0] for item in overrides}
+    if "method" not in named or "arms" in named or cfg.arms is None:
+        return overrides
+    if cfg.arms == ALL_ARMS:
+        return ["arms=null", "null=true", *overrides]
+    raise UserError(
+        f"study={study.name} compares arms of its own, and method= would change none of them: "
+        "leave it out, or set arms= too."
+    )
 
 
 def study_runs(study: Study, model: str, overrides: Sequence[str]) -> list[list[str]]:

@@ -35,7 +35,7 @@ def build(data: Data) -> Table:
         rows += [_row(model, method, found) for method in main_results.shown_methods(found)]
         rows.append(_null_row(model, found))
         notes += main_results.notes(found, [paper.SINGLE_TURN[bench] for bench in BENCHES])
-        notes += main_results.unused(data, model, BENCHES, found)
+        notes += main_results.unused(data, MAIN, model, BENCHES, found)
         missing += main_results.missing(data, MAIN, model, BENCHES, found)
     return Table(ID, TITLE, CAPTION, _headings(), rows, notes, missing)
 

@@ -36,7 +36,7 @@ def build(data: Data) -> Table:
                 state = main_results.lifetime([of_bench], method)
                 rows.append([*start, state, *main_results.extended(of_bench.get(method))])
         notes += main_results.notes(found, [paper.SINGLE_TURN[b] for b in table01.BENCHES])
-        notes += main_results.unused(data, model, table01.BENCHES, found)
+        notes += main_results.unused(data, MAIN, model, table01.BENCHES, found)
         missing += main_results.missing(data, MAIN, model, table01.BENCHES, found)
     headings = ["Model", "Benchmark", "Method", "State", *EXTENDED]
     return Table(ID, TITLE, CAPTION, headings, rows, notes, missing)

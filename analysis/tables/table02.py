@@ -32,7 +32,7 @@ def build(data: Data) -> Table:
         rows += [_row(model, method, found) for method in main_results.shown_methods([found])]
         rows.append(_null_row(model, found))
         notes += main_results.notes([found], ["MMSpec"])
-        notes += main_results.unused(data, model, [MMSPEC], [found])
+        notes += main_results.unused(data, MMSPEC, model, [MMSPEC], [found])
         missing += main_results.missing(data, MMSPEC, model, [MMSPEC], [found])
     return Table(ID, TITLE, CAPTION, _headings(), rows, notes, missing)
 

@@ -27,7 +27,7 @@ def build(data: Data) -> Table:
             row = main_results.extended(found.get(method))
             rows.append([model, METHODS[method], state, *row])
         notes += main_results.notes([found], ["MMSpec"])
-        notes += main_results.unused(data, model, [MMSPEC], [found])
+        notes += main_results.unused(data, MMSPEC, model, [MMSPEC], [found])
         missing += main_results.missing(data, MMSPEC, model, [MMSPEC], [found])
     headings = ["Model", "Method", "State", *EXTENDED]
     return Table(ID, TITLE, CAPTION, headings, rows, notes, missing)

@@ -8,6 +8,7 @@ import pytest
 
 from analysis import build, studies
 from analysis import data as scopes
+from analysis.artefact import Cell, Table
 from analysis.data import PAPER_SCOPE, Data, Scope
 from analysis.studies import Slot
 from tests.analysis import synthetic
@@ -120,3 +121,22 @@ def test_a_run_smaller_than_its_study_is_told() -> None:
     settings["bench.per_topic"] = 20
     assert studies.deviations("components", settings.get) == []
     assert studies.deviations("", settings.get) == []
+
+
+def test_a_study_of_all_methods_may_have_a_run_for_each(tmp_path: Path) -> None:
+    for method in ("recap", "sam"):
+        config = synthetic.run_config("tiny_qwen25vl", "cpu", "tiny_mmspec", "mmspec")
+        config["arms"] = method
+        synthetic.write_run(tmp_path, config, [{"name": method, "method": method}], 3)
+    smaller = synthetic.run_config("tiny_qwen25vl", "cpu", "tiny_mmspec", "mmspec")
+    folder = synthetic.write_run(tmp_path, smaller, [{"name": "sam", "method": "sam"}], 2)
+    (data,), _ = scopes.load(tmp_path, build.make)
+    table = data.artefact("table02")
+    assert isinstance(table, Table)
+    rows = {row[1]: dict(zip(table.headings, row, strict=True)) for row in table.rows}
+    for label, measured in (("RECAP", True), ("SAM", True), ("PLD", False)):
+        cell = rows[label]["Overall S"]
+        assert isinstance(cell, Cell) and cell.measured is measured
+    (note,) = (note for note in table.footnotes if note.startswith("Runs that no row comes from"))
+    assert folder.name in note and note.count("`") == 2
+    assert not any("Left aside" in note for note in table.footnotes)

@@ -37,6 +37,15 @@ def test_every_study_expands_on_the_tiny_and_the_real_models(study: str) -> None
         assert len(set(map(str, identities))) == len(runs), "two runs would be one"
 
 
+def test_a_method_in_a_study_of_all_methods_is_run_alone() -> None:
+    (run,) = plans("study=mmspec", "method=sam")
+    assert [arm.name for arm in run.arms] == ["ar", "sam", "null"]
+    (run,) = plans("study=mmspec", "method=sam", "arms=all")
+    assert {"sam", "recap", "pld"} < {arm.name for arm in run.arms}
+    with pytest.raises(UserError, match="study=suffix compares arms of its own"):
+        plans("study=suffix", "method=sam")
+
+
 def test_a_sweep_is_every_combination_and_the_command_line_wins() -> None:
     runs = plans("study=suffix", "model=qwen25vl")
     assert [(run.bench.name, run.protocol.reset) for run in runs] == [
