@@ -9,7 +9,8 @@ filter of any kind: duplicates, images and cycles are drafted as they come.
 
 Update: every verified node writes its top 8 to its token's row, accepted or not.
 
-State: the matrix, over the whole stream. Packed rows: 81 in every step.
+State: the matrix, over the whole stream. Packed rows: 81 in every step. ``max_candidates`` keeps
+the first ones of the tree only, for comparisons at a lower budget.
 
 Where the official code leaves things open, or differs:
 - Rows of one step for the same token: the official assignment on a GPU leaves open which one stays.
@@ -81,22 +82,33 @@ def template_of(paths: str) -> Template:
 
 
 TEMPLATE = template_of(PATHS)
+NUM_CANDIDATES = len(TEMPLATE.parents) - 1
 
 
 class TokenRecyclingDrafter:
     """A static tree over a matrix of latest predictions. Implements
     `recap.core.interfaces.Drafter`.
 
-    vocab_size:  number of token ids; the matrix takes 32 bytes for each.
-    duplicates:  "first" or "last": which node's row stays where a step holds a token twice.
-    seed_prompt: write the prompt's predictions, too, one row per distinct prompt token.
+    vocab_size:     number of token ids; the matrix takes 32 bytes for each.
+    duplicates:     "first" or "last": which node's row stays where a step holds a token twice.
+    seed_prompt:    write the prompt's predictions, too, one row per distinct prompt token.
+    max_candidates: how many of the tree's, level by level; 1 to 80.
 
-    Raises ValueError for an unknown name.
+    Raises ValueError for an unknown name or another number.
     """
 
     def __init__(
-        self, *, vocab_size: int, duplicates: str = "first", seed_prompt: bool = False
+        self,
+        *,
+        vocab_size: int,
+        duplicates: str = "first",
+        seed_prompt: bool = False,
+        max_candidates: int = NUM_CANDIDATES,
     ) -> None:
+        if not 1 <= max_candidates <= NUM_CANDIDATES:
+            raise ValueError(
+                f"max_candidates must be from 1 to {NUM_CANDIDATES}, got {max_candidates}"
+            )
         if duplicates not in DUPLICATES:
             raise ValueError(
                 f"duplicates is {duplicates!r}, which is not one of {', '.join(DUPLICATES)}."
@@ -105,7 +117,8 @@ class TokenRecyclingDrafter:
         self.vocab_size = vocab_size
         self.duplicates = duplicates
         self._matrix = np.zeros((vocab_size, WIDTH), np.int32)
-        self._tokens = np.zeros(len(TEMPLATE.parents), np.intp)
+        self._template = template_of(" ".join(PATHS.split()[:max_candidates]))
+        self._tokens = np.zeros(max_candidates + 1, np.intp)
 
     def reset_stream(self) -> None:
         """Zero the matrix."""
@@ -118,11 +131,11 @@ class TokenRecyclingDrafter:
 
     def propose(self, history: IntArray) -> TokenTree:
         """The template below the newest token of ``history`` int32[h], filled level by level."""
-        tokens = self._tokens
+        template, tokens = self._template, self._tokens
         tokens[0] = history[-1]
-        for layer, parents, ranks in TEMPLATE.layers:
+        for layer, parents, ranks in template.layers:
             tokens[layer] = self._matrix[tokens[parents], ranks]
-        return TokenTree(tokens.astype(np.int32), TEMPLATE.parents, TEMPLATE.depths)
+        return TokenTree(tokens.astype(np.int32), template.parents, template.depths)
 
     def observe(self, step: VerifiedStep) -> None:
         """Write the row of every verified node."""

@@ -115,8 +115,9 @@ class ArmSet:
             if self.has_stream_state(name)
         }
 
-    def restore(self, states: Mapping[str, Mapping[str, Any]]) -> None:
-        """Put back what `states` returned."""
+    def restore(self, states: Mapping[str, Mapping[str, Any]], task: str) -> None:
+        """Put back what `states` returned after a unit of that task."""
+        self._tasks = dict.fromkeys(self._arms, task)
         for name, state in states.items():
             self._drafters[name].load_stream_state(state)
 

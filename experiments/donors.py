@@ -12,10 +12,6 @@ import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from experiments.benches import BenchInput
 
 # What `experiments.benches` writes where the data name no category.
 UNKNOWN = ("", "default")
@@ -27,11 +23,6 @@ class Picture:
 
     identity: str
     category: str
-
-    @classmethod
-    def of(cls, item: BenchInput) -> Picture:
-        """An input's picture, by its content."""
-        return cls(item.image_digest, item.category)
 
 
 @dataclass(frozen=True)

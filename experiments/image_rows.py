@@ -1,5 +1,5 @@
 """Whether stored rows keep what their picture said: rows of the own picture against a swapped one's
-(Figure 7, Appendix C).
+(section 5.2, Appendix C).
 
 After a run of study=replay the target reads every AR output twice, under the input's picture and
 under another input's (`experiments.views`). Two memories are then replayed along the output, as in
@@ -7,8 +7,9 @@ under another input's (`experiments.views`). Two memories are then replayed alon
 are of the one picture or of the other. At every state a source's two candidate lists are cut to the
 shorter one's length; states where one of them is empty do not count. A target is what AR said next.
 
-The authors' fused rows use fixed priors and seed ``U`` from the prompt; the paper fuses with
-entropy confidence and starts its replay empty. All are counted. Donors come from the run's inputs.
+Rows are fused with fixed priors, as in the paper and in the authors' code; entropy confidence and
+other rules are counted beside them. The authors seed ``U`` from the prompt, the paper's replay
+starts empty: both are counted. Donors come from the run's inputs.
 
 ``image_rows.json`` lies beside the captures, see `compare`.
 """

@@ -241,7 +241,8 @@ class Runner:
             return
         print(f"Resuming after {resumed.num_units} of {len(self._units)} units.", file=sys.stderr)
         if resumed.states is not None:
-            self.arms.restore(resumed.states)
+            last = self._units[resumed.num_units - 1]
+            self.arms.restore(resumed.states, last.item.task)
             return
         self._rebuild(resumed)
 
@@ -258,8 +259,8 @@ class Runner:
         finished = {(r.unit_id, r.arm) for r in resumed.records if r.status == "ok"}
         for unit in tqdm(self._units[: resumed.num_units], desc="rebuilding", unit="unit"):
             for name in names:
+                self.arms.begin_unit(name, unit.item.task)
                 if (unit.unit_id, name) in finished:
-                    self.arms.begin_unit(name, unit.item.task)
                     request = self._encode(unit, name)
                     self.arms.generate(name, request, self._protocol.max_new_tokens)
 
@@ -269,14 +270,15 @@ class Runner:
         """All arms on one unit, back to back; whatever is not timed comes before or after."""
         order = arm_order(unit.index, self.arms.names, self._protocol.order_seed)
         requests, failure = self._requests(unit, order)
-        outcomes = {
-            name: self._attempt(unit, name, requests[name]) for name in order if not failure
-        }
+        outcomes: dict[str, Outcome | tuple[str, str]] = {}
+        for name in order:
+            self.arms.begin_unit(name, unit.item.task)  # of a bad unit, too: it may begin a task
+            outcomes[name] = failure or self._attempt(name, requests[name])
         reference = outcomes.get(REFERENCE_ARM)
         records = []
         for index, name in enumerate(order):
             base = self._base_record(unit, name, index, requests.get(name))
-            outcome = failure or outcomes[name]
+            outcome = outcomes[name]
             if not isinstance(outcome, Outcome):
                 status, reason = outcome
                 records.append(RunRecord(**base, status=status, error=reason))
@@ -307,8 +309,7 @@ class Runner:
         answers = self._history(unit, arm)[: unit.turn]
         return encode_turn(self._target, self._plan.bench, unit.item, answers)
 
-    def _attempt(self, unit: Unit, name: str, request: Request) -> Outcome | tuple[str, str]:
-        self.arms.begin_unit(name, unit.item.task)
+    def _attempt(self, name: str, request: Request) -> Outcome | tuple[str, str]:
         try:
             return self.arms.generate(name, request, self._protocol.max_new_tokens)
         except ContextExceeded as error:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from experiments.runner import FinishedRun
 
 
+# Benchmarks with categories whose donors the paper chose from all pictures (Appendix C).
+POOLED = ("mmt_bench",)
+
+
 @dataclass(frozen=True)
 class Swap:
     """An input, its recorded generation, and its donor, see `experiments.donors.Donor`."""
@@ -35,7 +39,11 @@ def swaps(run: FinishedRun, arm: str, pool: Sequence[BenchInput], seed: int) -> 
     alike, so that a failed one changes no other's.
     """
     readable = [item for item in pool if item.image_digest]
-    targets, pictures = ([Picture.of(item) for item in items] for items in (run.inputs, readable))
+    pooled = run.plan.bench.name.removeprefix("tiny_") in POOLED
+    targets, pictures = (
+        [Picture(item.image_digest, "" if pooled else item.category) for item in items]
+        for items in (run.inputs, readable)
+    )
     donors = pair(targets, pictures, run.plan.bench.name, seed)
     records = read_records(run.folder / "records.jsonl")
     finished = {r.unit_id: r for r in records if r.arm == arm and r.status == "ok"}

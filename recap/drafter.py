@@ -133,8 +133,11 @@ class RecapDrafter:
         """Rows from the root fallback, where there is no row for the root: their number."""
         assert self._fallback is not None
         # Every key that ends with the root was written together with the root's own U row.
-        self._fell_back = self._memory.lookup(prefix.root) is None
-        return self._fallback.fill(self._work.fusion) if self._fell_back else 0
+        if self._memory.lookup(prefix.root) is not None:
+            return 0
+        count = self._fallback.fill(self._work.fusion)
+        self._fell_back = count > 0
+        return count
 
     def observe(self, step: VerifiedStep) -> None:
         """Write the predictions of all verified nodes; append the committed tokens to the text."""
@@ -164,7 +167,7 @@ class RecapDrafter:
 
         fusion_weights: by number of rows fused, the number of fusion calls and the sum of their
                         normalised weights in the order of specificity (Table 17).
-        root_fallback:  whether the last draft came from the root fallback (Appendix H).
+        root_fallback:  whether a draft came from the root fallback (Appendix H).
         """
         if not self.trace:
             return None
@@ -175,8 +178,9 @@ class RecapDrafter:
             }
             for count in (2, 3)
         }
+        fell_back, self._fell_back = self._fell_back, False
         self._tally[:] = 0.0
-        return {"fusion_weights": fused, "root_fallback": self._fell_back}
+        return {"fusion_weights": fused, "root_fallback": fell_back}
 
     def num_bytes(self) -> dict[str, int]:
         """Bytes set aside for ``U``, for ``C`` and ``G``, and for the suffix automaton."""

@@ -68,6 +68,20 @@ def test_attention_row_and_positions() -> None:
     assert tree.depths[:12].tolist() == [0, *[1] * 8, 2, 2, 2]
 
 
+def test_a_smaller_tree_is_the_beginning_of_the_whole_one() -> None:
+    whole = TokenRecyclingDrafter(vocab_size=8)
+    history = np.array([3], np.int32)
+    for count in (1, 8, 9, 63, 80):
+        tree = TokenRecyclingDrafter(vocab_size=8, max_candidates=count).propose(history)
+        assert tree.num_candidates == count
+        kept = whole.propose(history)
+        assert tree.parents.tolist() == kept.parents[: count + 1].tolist()
+        assert tree.tokens.tolist() == kept.tokens[: count + 1].tolist()
+    for count in (0, 81):
+        with pytest.raises(ValueError, match="max_candidates must be from 1 to 80"):
+            TokenRecyclingDrafter(vocab_size=8, max_candidates=count)
+
+
 # --- drafting and updating ------------------------------------------------------------------------
 
 

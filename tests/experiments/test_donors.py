@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from experiments.donors import Donor, Picture, benchmark_offset, pair
+from experiments.records import RunRecord, write_records
+from experiments.swaps import columns, swaps
 
 PICTURES = st.builds(Picture, st.sampled_from("abcdefg"), st.sampled_from(["", "x", "y", "z"]))
 
@@ -110,6 +113,36 @@ def test_one_picture_alone_has_no_donor() -> None:
         pair([Picture("a", "x")], [Picture("a", "x"), Picture("a", "y")], "any", 0)
 
 
-def test_an_input_is_known_by_its_picture() -> None:
-    item: Any = SimpleNamespace(image_digest="d", category="bar")
-    assert Picture.of(item) == Picture("d", "bar")
+@pytest.mark.parametrize(("bench", "alike"), [("tiny_chartqa", 1), ("mmt_bench", 0)])
+def test_donors_of_a_pooled_benchmark_ignore_its_categories(
+    tmp_path: Path, bench: str, alike: int
+) -> None:
+    items = [
+        SimpleNamespace(input_id=f"i{i}", image_digest=f"picture {i}", category="ab"[i % 2])
+        for i in range(12)
+    ]
+    facts: dict[str, Any] = dict.fromkeys(("study", "model", "bench", "category", "session"), "")
+    write_records(
+        tmp_path / "records.jsonl",
+        [
+            RunRecord(
+                **facts,
+                unit_id=f"{item.input_id}:0",
+                turn=0,
+                cluster_id=item.image_digest,
+                prompt_sha256="",
+                arm="ar",
+                method="ar",
+                repeat=0,
+                order_index=0,
+            )
+            for item in items
+        ],
+    )
+    plan = SimpleNamespace(bench=SimpleNamespace(name=bench))
+    run: Any = SimpleNamespace(folder=tmp_path, inputs=items, plan=plan)
+    pool: Any = items
+    found = swaps(run, "ar", pool, seed=42)
+    assert columns(found)["same_category"] == [alike] * 12
+    crossed = [swap.item.category != swap.donor.category for swap in found]
+    assert any(crossed) is not bool(alike)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,9 @@ def test_several_arms_keep_their_own_memory(
     assert accepted("recap") > accepted("fresh")
 
 
+SCOPES = "arms=[recap,{name: by_task, reset: task},{name: fresh, reset: request}]"
+
+
 class Crash(BaseException):
     pass
 
@@ -143,7 +147,7 @@ def test_resuming_after_a_crash_gives_the_records_of_an_uninterrupted_run(
     monkeypatch: pytest.MonkeyPatch,
     fraction: float,
 ) -> None:
-    runner.run_plan(make_plan())
+    runner.run_plan(make_plan(SCOPES))
     verification = 1 + int(fraction * target.verified)
     folder = run_folder(tmp_path)
     expected = facts(read_records(folder / "records.jsonl"))
@@ -152,8 +156,8 @@ def test_resuming_after_a_crash_gives_the_records_of_an_uninterrupted_run(
     target.verified = 0
     crash_at(monkeypatch, target, verification)
     with pytest.raises(Crash):
-        runner.run_plan(make_plan())
-    runner.run_plan(make_plan())
+        runner.run_plan(make_plan(SCOPES))
+    runner.run_plan(make_plan(SCOPES))
     assert facts(read_records(folder / "records.jsonl")) == expected
 
 
@@ -189,6 +193,47 @@ def test_damaged_files_cost_no_finished_result(
     assert facts(read_records(records)) == expected
     assert records.read_text().startswith("".join(lines[:8])), "finished units were run again"
     assert not list(folder.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("fraction", [0.2, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_a_task_that_begins_with_a_bad_unit_is_another_task_after_resuming_too(
+    make_plan: MakePlan,
+    target: FakeTarget,
+    mmspec_root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fraction: float,
+    snapshot: bool,
+) -> None:
+    real = runner.list_units
+
+    def two_tasks(inputs: Any) -> list[Any]:
+        tasks = {f"m{i}": "early" if i < 3 else "late" for i in range(6)}
+        return [
+            replace(unit, item=replace(unit.item, task=tasks[unit.item.input_id]))
+            for unit in real(inputs)
+        ]
+
+    monkeypatch.setattr(runner, "list_units", two_tasks)
+    monkeypatch.setattr(runner, "BAD_UNIT_LIMIT", 1.0)
+    (mmspec_root / "test" / "images" / "m3.jpg").write_bytes(b"not a picture")
+    runner.run_plan(make_plan(SCOPES))
+    folder = run_folder(tmp_path)
+    expected = read_records(folder / "records.jsonl")
+    drafted = {(r.unit_id, r.arm): r.num_candidates for r in expected if r.status == "ok"}
+    assert drafted["m4:0", "by_task"] == drafted["m4:0", "fresh"] != drafted["m4:0", "recap"]
+    assert drafted["m2:0", "by_task"] == drafted["m2:0", "recap"] != drafted["m2:0", "fresh"]
+    for path in folder.iterdir():
+        path.unlink()
+    verification, target.verified = 1 + int(fraction * target.verified), 0
+    crash_at(monkeypatch, target, verification)
+    with pytest.raises(Crash):
+        runner.run_plan(make_plan(SCOPES))
+    if not snapshot:
+        (folder / "stream.npz").unlink(missing_ok=True)
+    runner.run_plan(make_plan(SCOPES))
+    assert facts(read_records(folder / "records.jsonl")) == facts(expected)
 
 
 def test_records_behind_a_damaged_line_are_put_aside_not_lost(
