@@ -16,6 +16,10 @@ from analysis.data import Data, paper_model
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 NOT_TESTABLE, NOT_MEASURED = "not testable on this hardware", "not measured yet"
 UNTRAINED = "not testable here: trained drafters are not run"
+FIXED = "not testable from runs: fixed in the code, no run records it"
+
+Counter = Callable[[Data], float | None]  # None where there is nothing to count
+Place = tuple[dict[str, str], str]  # a row by the texts of its columns, and a heading
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,43 @@ def at_most(
     return Check(label, run, timed=False)
 
 
+def share(
+    label: str,
+    table: str,
+    model: str,
+    row: dict[str, str],
+    column: str,
+    whole: float,
+    paper: float,
+) -> Check:
+    """A cell in per cent of a printed number; ``paper`` is the printed share, a whole number."""
+
+    def run(data: Data) -> Outcome:
+        cell = find_cell(data, table, model, row, column)
+        found = (None, None, None) if cell is None else (cell.value, cell.low, cell.high)
+        value, low, high = (None if part is None else 100 * part / whole for part in found)
+        return judged(Cell(value, low, high, paper, digits=0))
+
+    return Check(label, run, timed=False)
+
+
+def once(ready: Callable[[Data], bool], check: Check) -> Check:
+    """A check of a number that averages runs, not measured before all of them are there."""
+
+    def run(data: Data) -> Outcome:
+        outcome = check.run(data)
+        if ready(data):
+            return outcome
+        entry = outcome.entry
+        return Outcome(_without_ours(entry) if isinstance(entry, Cell) else "-", None)
+
+    return replace(check, run=run)
+
+
+def _without_ours(cell: Cell) -> Cell:
+    return replace(cell, value=None, low=None, high=None, mark="")
+
+
 def scope_model(data: Data, model: str) -> str | None:
     """The scope's model that is the paper's one, or its tiny analogue."""
     return next((name for name in data.models if paper_model(name) == model), None)
@@ -161,7 +202,12 @@ def find_cell(
 
 
 def leads(
-    label: str, table: str, model: str, columns: Sequence[str], exceptions: Sequence[str] = ()
+    label: str,
+    table: str,
+    model: str,
+    columns: Sequence[str],
+    exceptions: Sequence[str] = (),
+    timed: bool = True,
 ) -> Check:
     """RECAP above every other method of the paper, column by column, but for the exceptions."""
 
@@ -176,7 +222,7 @@ def leads(
             return Outcome(f"{text} measured", None)
         return Outcome(text, all(found))
 
-    return Check(label, run)
+    return Check(label, run, timed)
 
 
 def _wins(data: Data, table: str, model: str, column: str) -> bool | None:
@@ -190,28 +236,29 @@ def _wins(data: Data, table: str, model: str, column: str) -> bool | None:
     return shown["recap"] == max(shown.values())
 
 
-def ordered(label: str, table: str, tests: Iterable[tuple[str, dict[str, str], str, str]]) -> Check:
-    """Columns of one row that must increase; each test is (model, row, smaller, larger)."""
-    wanted = list(tests)
+def ordered(
+    label: str,
+    table: str,
+    model: str,
+    pairs: Iterable[tuple[Place, Place]],
+    timed: bool = False,
+) -> Check:
+    """Pairs of cells of which the second must be larger."""
+    wanted = list(pairs)
 
     def run(data: Data) -> Outcome:
-        pairs = [
-            (find_cell(data, table, m, row, low), find_cell(data, table, m, row, high))
-            for m, row, low, high in wanted
-        ]
-        found = [
-            low.value < high.value
-            for low, high in pairs
-            if low is not None
-            and high is not None
-            and low.value is not None
-            and high.value is not None
-        ]
+        values = [[_value(data, table, model, place) for place in pair] for pair in wanted]
+        found = [low < high for low, high in values if low is not None and high is not None]
         if len(found) < len(wanted):
             return NOTHING
         return Outcome(f"in {sum(found)} of {len(found)}", all(found))
 
-    return Check(label, run, timed=False)
+    return Check(label, run, timed)
+
+
+def _value(data: Data, table: str, model: str, place: Place) -> float | None:
+    cell = find_cell(data, table, model, *place)
+    return None if cell is None else cell.value
 
 
 # Counts
@@ -220,21 +267,56 @@ def ordered(label: str, table: str, tests: Iterable[tuple[str, dict[str, str], s
 def count(
     label: str,
     expected: float,
-    counter: Callable[[Data], float | None],
+    counter: Counter,
     tolerance: float = 0.0,
     general: bool = False,
+    to_come: bool = False,
 ) -> Check:
-    """A size of the setup: equal, or within a relative tolerance."""
+    """A size of the setup: equal, or within a relative tolerance.
+
+    to_come: whether fewer only mean that runs are still to come.
+    """
 
     def run(data: Data) -> Outcome:
         found = counter(data)
         cell = Cell(found, paper=expected, digits=0)
-        holds = None if found is None else abs(found - expected) <= tolerance * expected
-        return Outcome(cell, holds)
+        if found is None or (to_come and found < expected):
+            return Outcome(cell, None)
+        return Outcome(cell, abs(found - expected) <= tolerance * expected)
 
     return Check(label, run, timed=False, general=general)
 
 
+def fewer(label: str, counter: Counter, other: Counter) -> Check:
+    """A size of the setup that must be smaller than another one, on any model and device."""
+
+    def run(data: Data) -> Outcome:
+        found, larger = counter(data), other(data)
+        if found is None or larger is None:
+            return NOTHING
+        return Outcome(f"{found:g} against {larger:g}", found < larger)
+
+    return Check(label, run, timed=False, general=True)
+
+
+# Words
+
+
+def named(label: str, expected: str, names: Callable[[Data], set[str]]) -> Check:
+    """What all runs of the paper's setting must say alike."""
+
+    def run(data: Data) -> Outcome:
+        found = names(data)
+        return Outcome(", ".join(sorted(found)), found == {expected}) if found else NOTHING
+
+    return Check(label, run)
+
+
+def untestable(label: str, text: str, reason: str) -> Check:
+    """A number that no run can confirm, and why."""
+    return Check(label, lambda data: Outcome(text, None, reason))
+
+
 def untrained(label: str, paper: str) -> Check:
     """A number of the trained drafters, which this project does not run."""
-    return Check(label, lambda data: Outcome(f"paper {paper}", None, UNTRAINED))
+    return untestable(label, f"paper {paper}", UNTRAINED)

@@ -1,5 +1,5 @@
-"""Estimators of what other pictures change (`experiments.counterfactual`,
-`experiments.image_rows`): Figures 1 and 7.
+"""Estimators of what other pictures change: Figure 1 (`experiments.counterfactual`) and the
+image-conditioned rows of section 5.2 and Appendix C (`experiments.image_rows`).
 
 Figure 1 averages benchmarks equally. Its intervals resample image clusters within each benchmark
 10,000 times, groups fixed; a resample counts only where every benchmark has every group, and there
@@ -206,7 +206,7 @@ def group_sizes(parts: Sequence[Rows], num_groups: int) -> list[int]:
     return [int(count) for count in np.bincount(groups, minlength=num_groups)]
 
 
-# Figure 7
+# Image-conditioned rows
 
 
 def recall_gain(document: Mapping[str, Any], source: str, start: str) -> Interval:

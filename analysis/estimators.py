@@ -41,10 +41,6 @@ class Sample:
             np.concatenate([self.values, other.values]), (*self.clusters, *other.clusters)
         )
 
-    def scaled(self, factor: float) -> Sample:
-        """Every value times a factor."""
-        return Sample(self.values * factor, self.clusters)
-
     @property
     def mean(self) -> Interval:
         """The mean with its interval; one cluster alone has none."""

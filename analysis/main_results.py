@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
-from analysis import arms, estimators, metrics
+import numpy as np
+
+from analysis import arms, contrasts, estimators, metrics
 from analysis.arms import METHODS, NULL_ARM, PAPER_METHODS, Row
 from analysis.artefact import Cell, Entry, Missing
 from analysis.bootstrap import NOTHING
@@ -60,12 +62,7 @@ def shown_methods(found: Iterable[Rows]) -> list[str]:
 
 def lifetime(found: Iterable[Rows], method: str) -> str:
     """How long a method's memory lives, as its records say."""
-    names = {
-        estimators.state_lifetime(rows[method].run.of(method), method)
-        for rows in found
-        if method in rows
-    }
-    return ", ".join(sorted(names)) or "-"
+    return contrasts.lifetime((rows[method].run for rows in found if method in rows), method)
 
 
 def missing(
@@ -185,7 +182,7 @@ def _exactness(
 ) -> list[Entry]:
     equal = metrics.num_equal(pairs)
     margins = estimators.divergence_margins(records, arm)
-    median = sorted(margins)[len(margins) // 2] if margins else None
+    median = float(np.median(margins)) if margins else None
     return [
         _cell(100 * equal / len(pairs) if pairs else None, 1),
         f"{equal}/{len(pairs)}",

@@ -12,6 +12,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "paper_values"
 
 MODELS = {"qwen25vl": "Qwen2.5-VL-7B", "llava16": "LLaVA-1.6-7B"}
+QWEN, LLAVA = MODELS
 # Names of benchmarks in this repository and in the paper's tables.
 SINGLE_TURN = {
     "mmt_bench": "MMT-Bench",

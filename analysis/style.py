@@ -106,10 +106,10 @@ def published(
     )
 
 
-def noise_band(axis: Axes, null: Interval) -> None:
-    """The null arm's interval as a grey band; nothing where there is none."""
+def noise_band(axis: Axes, null: Interval, label: str) -> None:
+    """The interval of a reference arm a second time as a grey band; nothing without one."""
     if null.low == null.low:
-        axis.axvspan(null.low, null.high, color="#DDDDDD", zorder=0, label="AR against AR")
+        axis.axvspan(null.low, null.high, color="#DDDDDD", zorder=0, label=label)
 
 
 def rows(axis: Axes, names: Sequence[str]) -> None:

@@ -45,8 +45,8 @@ def _panel(axis: style.Axes, model: str, latencies: Latencies) -> None:
     for side, label, colour, dashes in sides:
         values = np.sort(latencies.of(side).values)
         shares = np.arange(len(values) + 1) / len(values)
-        values = np.concatenate([values[:1], values])
-        axis.step(values, shares, where="post", color=colour, linestyle=dashes, label=label)
+        steps = np.concatenate([values[:1], values])  # the curve rises from 0 at the first of them
+        axis.step(steps, shares, where="post", color=colour, linestyle=dashes, label=label)
         axis.axvline(float(np.percentile(values, 95)), color=colour, linestyle=":", linewidth=1)
     axis.set_xlim(left=0)
     axis.set_ylim(0, 1.02)

@@ -23,15 +23,17 @@ STUDIES = (RECALL_STUDY,)
 CAPTION = (
     "Recall@8 at the root with rows of the input's own picture minus that with rows of a swapped "
     "one: same keys, source positions, queries and targets, candidate lists of equal length, "
-    "states where both have candidates; points, with 95 % intervals over image clusters. Fusion is "
-    "by entropy confidence. U starts with the prompt's rows, as in the authors' code, or empty, as "
-    "the paper's replay; C alone and G alone are the same either way."
+    "states where both have candidates; points, with 95 % intervals over image clusters. Rows are "
+    "fused by fixed priors, as in the paper's analyses (Appendix B), and by entropy confidence. "
+    "Memories start anew at each input, U with the prompt's rows, as in the authors' code, or "
+    "empty, as in the paper's replay; C alone and G alone are the same either way."
 )
 _FILE = "image_conditioned_recall"
 # What is drawn: label, source, how U starts, colour and marker.
 SERIES = (
-    ("Fusion, U from the prompt", "fusion", "seeded", style.BLUE, "o"),
-    ("Fusion, U empty", "fusion", "empty", style.SKY, "s"),
+    ("Fixed priors, U from the prompt", "fixed_prior", "seeded", style.BLUE, "o"),
+    ("Fixed priors, U empty", "fixed_prior", "empty", style.SKY, "s"),
+    ("Entropy confidence, U from the prompt", "fusion", "seeded", style.PURPLE, "P"),
     ("C alone", "C", "seeded", style.ORANGE, "^"),
     ("G alone", "G", "seeded", style.GREEN, "v"),
 )
@@ -54,10 +56,10 @@ def build(data: Data) -> Figure:
 
 
 def _plot(data: Data, found: Mapping[str, Mapping[str, Derived]]) -> Plot:
-    plot, axes = style.panels(len(found), 4.4, 3.0)
+    plot, axes = style.panels(len(found), 4.4, 3.6)
     for axis, (model, present) in zip(axes, found.items(), strict=True):
         for place, (label, source, start, colour, marker) in enumerate(SERIES):
-            heights = [row + (place - 1.5) * 0.2 for row in range(len(paper.DIAGNOSTIC))]
+            heights = [row + (place - 2) * 0.16 for row in range(len(paper.DIAGNOSTIC))]
             intervals = [_gain(present, bench, source, start) for bench in paper.DIAGNOSTIC]
             style.points(axis, intervals, heights, colour, marker, label)
         if data.scope.comparable and paper_model(model) == "qwen25vl":
@@ -90,10 +92,8 @@ def _notes(model: str, present: Mapping[str, Derived]) -> list[str]:
 def _numbers(model: str, bench: str, derived: Derived, is_paper: bool) -> str:
     name = paper.DIAGNOSTIC[bench]
     document = derived.document
-    fixed = ("Fixed priors, U from the prompt", "fixed_prior", "seeded")
-    series = [*(entry[:3] for entry in SERIES), fixed]
     parts = []
-    for label, source, start in series:
+    for label, source, start, *_ in SERIES:
         gain = recall_gain(document, source, start)
         states = sum(document[start][source]["states"])
         if gain.mean == gain.mean:

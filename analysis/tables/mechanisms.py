@@ -20,7 +20,8 @@ CAPTION = (
     "Acceptance, coverage and recall do not depend on the device, so these can be tested on any "
     "model. Shows: the 95 % interval over image clusters lies above 0. Does not show: it lies "
     "below. Undecided: it holds 0. Recall is per cent of the states that a source covers, so that "
-    "two sources' differ in their states, too; where both match they share them."
+    "two sources' differ in their states, too; where both match they share them. In the replays "
+    "memories start anew at each input."
 )
 HEADINGS = ("Model", "Mechanism", "Where", "Quantity", "Value", "Verdict")
 SCHEDULES = ("blocked", "alternating")
@@ -81,8 +82,8 @@ def _picture(data: Data, model: str, bench: str, name: str) -> Line:
     found = counterfactuals.find(data, study, file, model, bench)
     gain = NOTHING
     if found is not None:
-        gain = counterfactuals.recall_gain(found.document, "fusion", "seeded")
-    return _line("rows carry the picture", name, "fused recall, own - swapped", gain)
+        gain = counterfactuals.recall_gain(found.document, "fixed_prior", "seeded")
+    return _line("rows carry the picture", name, "recall by fixed priors, own - swapped", gain)
 
 
 def _streams(data: Data, model: str, schedule: str) -> list[Run]:

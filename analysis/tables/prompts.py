@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis import contrasts, estimators, paper
-from analysis.arms import NULL_ARM, noise_mark
 from analysis.artefact import Cell, Entry, Table
 from analysis.data import Data
 from analysis.estimators import Sample
@@ -19,12 +18,13 @@ STUDIES = ("prompts",)
 CAPTION = (
     "The paper asks the bare question and stops at 200 new tokens. Longer answers leave more to "
     "decode, so the prompt moves S as much as a method does: no S means anything without it. S is "
-    "shown again by the length of AR's output."
+    "shown again by the length of AR's output. State: how long U lives; all else of RECAP lives "
+    "for a request."
 )
 # Units by the length of AR's output: label, shortest, longest.
 BINS = (("S, 1-4 tokens", 1, 4), ("S, 5-32", 5, 32), ("S, 33-128", 33, 128), ("S, 129-", 129, None))
 HEADINGS = (
-    *("Model", "Benchmark", "Prompt", "Token limit", "S", "S decode", "tau"),
+    *("Model", "Benchmark", "Prompt", "Token limit", "State", "S", "S decode", "tau"),
     *("Output tokens", "At the limit %", "1-4 tokens %", "Prefill %", "AR prefill %"),
     *(label for label, _, _ in BINS),
 )
@@ -39,9 +39,11 @@ def build(data: Data) -> Table:
         for slot in data.slots(STUDIES[0]):
             run = data.at(STUDIES[0], model, slot)
             used.append(run)
-            rows.append([model, *_settings(slot), *_cells(run)])
+            state = contrasts.lifetime([run], ARM)
+            rows.append([model, *_settings(slot), state, *_cells(run)])
     missing = data.missing(STUDIES[0], data.models)
-    return Table(ID, TITLE, CAPTION, HEADINGS, rows, contrasts.source_notes(used), missing)
+    notes = [contrasts.SPEED_NOTE, *contrasts.source_notes(used)]
+    return Table(ID, TITLE, CAPTION, HEADINGS, rows, notes, missing)
 
 
 def _settings(slot: Slot) -> list[Entry]:
@@ -51,14 +53,12 @@ def _settings(slot: Slot) -> list[Entry]:
 
 def _cells(run: Run | None) -> list[Entry]:
     if run is None:
-        return [Cell() for _ in HEADINGS[4:]]
+        return [Cell() for _ in HEADINGS[5:]]
     records = run.records
-    s = estimators.paired_ratios(records, ARM).mean
-    null = estimators.paired_ratios(records, NULL_ARM).mean
     own = estimators.ok(records, ARM)
     length = sum(len(r.output_ids) for r in own) / len(own) if own else None
     return [
-        Cell.of(s, mark=noise_mark(s, null, 1.0)),
+        contrasts.speed_cell(run, ARM),
         Cell.of(estimators.paired_decode_ratios(records, ARM).mean),
         Cell.of(estimators.tau_units(records, ARM, run.max_new_tokens).mean),
         Cell(length, digits=1),

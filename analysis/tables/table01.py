@@ -20,7 +20,8 @@ CAPTION = (
 NOTES = (
     "One clock and one AR for all rows of a run; the paper timed PLD, Lookahead and SAM+ViSkip at "
     "generation boundaries and the others at target forwards.",
-    "noise: inside the interval of the null arm (AR a second time) of the same run.",
+    "noise: inside the interval of the null arm (AR a second time) of the same run, or of the "
+    "null arms' average.",
 )
 BENCHES = tuple(paper.SINGLE_TURN)
 
@@ -56,10 +57,12 @@ def _row(model: str, method: str, found: list[Rows]) -> list[Entry]:
     cells: list[Entry] = [model, METHODS[method], main_results.lifetime(found, method)]
     for bench, row in zip(BENCHES, chosen, strict=True):
         cells += main_results.speed_and_tau(row, published(model, method, paper.SINGLE_TURN[bench]))
-    averages = [mean_of_means([sample(row) for row in chosen]) for sample in (speed, acceptance)]
-    for average, value in zip(averages, published(model, method, "Average"), strict=True):
-        cells.append(Cell.of(average, value))
-    return cells
+    s, tau = (mean_of_means([sample(row) for row in chosen]) for sample in (speed, acceptance))
+    values = published(model, method, "Average")
+    own = [{m: row for m, row in rows.items() if m == method} for rows in found]
+    null = mean_of_means([main_results.null_sample(rows) for rows in own])
+    mark = arms.noise_mark(s, null, 1.0)
+    return [*cells, Cell.of(s, values[0], mark=mark), Cell.of(tau, values[1])]
 
 
 def published(model: str, method: str, bench: str) -> tuple[float | None, float | None]:

@@ -16,7 +16,7 @@ STUDIES = (MAIN,)
 CAPTION = (
     "tau and S: plain means over the seven benchmarks of Table 1. AR tokens/s: mean over the seven "
     "benchmarks of AR's mean throughput per unit. GiB: 16-bit weights on the serving GPU, "
-    "parameters x 2 / 2^30."
+    "parameters x 2 / 2^30. RECAP's U persists over each benchmark."
 )
 HEADINGS = ("Model", "Method", "Params (M)", "GiB", "tau", "S", "AR tokens/s")
 _DRAFTERS = {"dream": "DREAM", "vispec": "ViSpec"}

@@ -17,7 +17,8 @@ CAPTION = (
     "Mean over states of the longest path that AR's own continuation begins with, root and bonus "
     "token excluded. At every state all five trees (63 candidates at most, depth 10, no suffix) "
     "have as many candidates as the smallest of them; states without one count as 0. Uniform and "
-    "prior-weighted fusion (fixed priors) use U, C and G. 95 % intervals over image clusters."
+    "prior-weighted fusion (fixed priors) use U, C and G. Memories start empty at each input. 95 % "
+    "intervals over image clusters."
 )
 HEADINGS = ("Model", "Policy", *paper.DIAGNOSTIC.values())
 # Names in replay.json and in the paper.

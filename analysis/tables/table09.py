@@ -18,7 +18,7 @@ CAPTION = (
     "the end of each, pooled over all decoding steps of both input orders; prefill is left out and "
     "the clock's own time taken off. %: of the step's wall time, where nothing else is said. CPU: "
     "all threads of the process. Device: kernels and memory operations, from traces of 64 tokens. "
-    "No speed is measured in this setting."
+    "U lives for a data set, all else for a request. No speed is measured in this setting."
 )
 HEADINGS = ("Model", "Stage", "Wall ms", "CPU ms", "%", "Device us")
 _FILE = "table09_phases_ms"

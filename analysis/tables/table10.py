@@ -18,7 +18,7 @@ CAPTION = (
     "fusion, search and packing, per step; its 95th percentile is over the requests' own means. "
     "Host memory: of U, C, G, the suffix automaton and the search's workspace in the request that "
     "held the most, what is occupied and what is set aside. Device memory: the largest peak of the "
-    "arm's own generations, weights included."
+    "arm's own generations, weights included. U lives for a data set, all else for a request."
 )
 HEADINGS = (
     *("Model", "Cap", "Candidates", "Preparation ms", "P95 ms"),

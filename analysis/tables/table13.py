@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from analysis import paper
 from analysis.artefact import Cell, Entry, Missing, Table
 from analysis.bootstrap import NOTHING, Interval
-from analysis.contrasts import changes, gain_cell, pooled, source_notes
+from analysis.contrasts import changes, gain_cell, lifetime, pooled, source_notes
 from analysis.data import Data, paper_model
 from analysis.estimators import EMPTY, Sample, mean_of_means, tau_units
 from analysis.load import Run
@@ -18,8 +18,8 @@ STUDIES = ("fusion",)
 CAPTION = (
     "Mean paired throughput change (per cent, Equation 11) against w/o confidence, 50 inputs per "
     "data set under two orders, with 95 % intervals over image clusters (both orders of a picture "
-    "stay together). Mean: plain mean of the four sets. Median: of all paired changes. U persists "
-    "over each stream of one data set and order."
+    "stay together). Mean: plain mean of the four sets. Median: of all paired changes. State: how "
+    "long U lives; a stream is one data set in one order. C, G and the suffix live for a request."
 )
 REFERENCE, NULL = "fixed_prior", "fixed_prior_again"
 ARMS = {
@@ -31,7 +31,7 @@ ARMS = {
     NULL: "w/o confidence, a second time (null)",
 }
 SEEDS = (17, 29)
-HEADINGS = ("Model", "Variant", *paper.DIAGNOSTIC.values(), "Mean", "Median", "tau")
+HEADINGS = ("Model", "Variant", "State", *paper.DIAGNOSTIC.values(), "Mean", "Median", "tau")
 _FILE = "table13_online_fusion"
 
 
@@ -67,7 +67,8 @@ def _changes(runs: Sequence[Run], arm: str) -> Sample:
 def _row(model: str, arm: str, runs: dict[str, list[Run]], nulls: Sequence[Sample]) -> list[Entry]:
     published = {"model": paper_model(model), "variant": ARMS[arm]}
     samples = [EMPTY if arm == REFERENCE else _changes(found, arm) for found in runs.values()]
-    cells: list[Entry] = [model, "RECAP" if ARMS[arm] == "recap" else ARMS[arm]]
+    state = lifetime((run for found in runs.values() for run in found), arm)
+    cells: list[Entry] = [model, "RECAP" if ARMS[arm] == "recap" else ARMS[arm], state]
     judged = [NOTHING if arm == NULL else null.mean for null in nulls]
     for name, sample, null in zip(paper.DIAGNOSTIC.values(), samples, judged, strict=True):
         cells.append(_gain(arm, sample.mean, null, paper.value(_FILE, name, **published), runs))

@@ -12,10 +12,10 @@ ID = "table16"
 TITLE = "Table 16: Recall@8 where sources disagree"
 STUDIES = (replays.STUDY,)
 CAPTION = (
-    "Replay states in which at least two of the rows found have different first predictions (U "
-    "seeded from the prompt). RECAP: entropy-confidence fusion; gate: the most confident row "
-    "alone; w/o confidence: fixed priors. Recall@8 in per cent, the difference RECAP - gate in "
-    "points. 95 % intervals over image clusters, paired."
+    "Replay states in which at least two of the rows found have different first predictions; "
+    "memories start anew at each input, U with the prompt's rows. RECAP: entropy-confidence "
+    "fusion; gate: the most confident row alone; w/o confidence: fixed priors. Recall@8 in per "
+    "cent, the difference RECAP - gate in points. 95 % intervals over image clusters, paired."
 )
 HEADINGS = (
     *("Model", "Dataset", "States", "RECAP", "Confidence gate", "Difference"),

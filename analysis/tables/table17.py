@@ -20,7 +20,7 @@ CAPTION = (
     "Weights of the entropy-confidence rule by decreasing specificity of the available rows, "
     "averaged over all lookups with two or three rows while building candidate trees, repeats "
     "included, both input orders pooled; 95 % intervals over image clusters. From a traced arm "
-    "that no time is taken from."
+    "that no time is taken from. U persists over each stream of one data set and order."
 )
 ARM = "traced"
 HEADINGS = (

@@ -18,11 +18,11 @@ CAPTION = (
     "Percentiles over units of the paired ratio against AR, end to end and over decode time alone, "
     "with 95 % intervals over image clusters. Faster: units with a strictly larger throughput than "
     "AR. Exact: the median over units whose output equals AR's, so that both sides of each ratio "
-    "produced the same tokens."
+    "produced the same tokens. State: how long U lives; all else of RECAP lives for a request."
 )
 LEVELS = (10, 50, 90)
 HEADINGS = (
-    *("Model", "Dataset"),
+    *("Model", "Dataset", "State"),
     *(f"P{level}" for level in LEVELS),
     "Faster %",
     *(f"Decode P{level}" for level in LEVELS),
@@ -39,7 +39,8 @@ def build(data: Data) -> Table:
     for model in data.models:
         found = table01.measured(data, model)
         for name, of_bench in zip(paper.SINGLE_TURN.values(), found, strict=True):
-            rows.append([model, name, *_cells(model, name, of_bench.get("recap"))])
+            state = main_results.lifetime([of_bench], "recap")
+            rows.append([model, name, state, *_cells(model, name, of_bench.get("recap"))])
         recap = [{m: row for m, row in rows_.items() if m == "recap"} for rows_ in found]
         notes += main_results.notes(recap, list(paper.SINGLE_TURN.values()))
         missing += main_results.missing(data, MAIN, model, table01.BENCHES, found, ["recap"])

@@ -180,6 +180,7 @@ def invent(
     output = random.Random(unit_id).choices(range(500), k=random.Random(unit_id).randint(6, 40))
     accepted = invent_steps(rng, len(output), SKILL.get(arm["name"], 1.0))
     drafting = arm["method"] != "ar"
+    reset = arm.get("reset", config["reset"])
     step_ms = (2.0 if not drafting else 2.5) * rng.uniform(0.97, 1.03)
     decode_ns = int(1e6 * step_ms * len(accepted))
     return RunRecord(
@@ -203,7 +204,7 @@ def invent(
         prefill_ns=int(1e7 * rng.uniform(0.97, 1.03)),
         decode_ns=decode_ns,
         step_ns=[decode_ns // max(len(accepted), 1)] * len(accepted),
-        state_lifetime={"stream": "persistent"}.get(arm.get("reset", "stream"), "request"),
+        state_lifetime={"stream": "persistent"}.get(reset, reset),
         trace=invent_trace(rng, accepted) if arm.get("config", {}).get("trace") else None,
     )
 

@@ -22,6 +22,7 @@ FED = {
     "components": {"table04", "claims"},
     "fusion": {"table04", "table13", "table17", "claims"},
     "suffix": {"table04", "table07", "claims"},
+    "backoff": {"backoff", "claims"},
     "streams": {"table08", "mechanisms"},
     "fallback": {"table12"},
     "prompts": {"prompts"},

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from analysis.artefact import Cell, Table
+from analysis.artefact import Cell, Entry, Table
 from analysis.data import Data
 
 MODEL = "tiny_qwen25vl"
@@ -101,21 +101,20 @@ class Pages:
     def __init__(self, data: Data) -> None:
         self._data = data
 
-    def printed(self, table: str, column: str, **row: str) -> tuple[str, int]:
+    def entry(self, table: str, column: str, **row: str) -> Entry:
         found = self._data.artefact(table)
         assert isinstance(found, Table)
         for entries in found.rows:
             named = dict(zip(found.headings, entries, strict=True))
             if all(named[key] == value for key, value in row.items()):
-                cell = named[column]
-                assert isinstance(cell, Cell)
-                assert cell.value is not None
-                return f"{cell.value:.{cell.digits}f}", cell.digits
+                return named[column]
         raise AssertionError((table, row))
 
     def agree(self, expected: float, table: str, column: str, **row: str) -> None:
-        text, digits = self.printed(table, column, **row)
-        assert text == f"{expected:.{digits}f}"
+        cell = self.entry(table, column, **row)
+        assert isinstance(cell, Cell)
+        assert cell.value is not None
+        assert f"{cell.value:.{cell.digits}f}" == f"{expected:.{cell.digits}f}"
 
 
 @pytest.fixture(scope="module")
@@ -184,8 +183,10 @@ def test_table_4(pages: Pages, tiny_results: Path) -> None:
         for seed in (None, 17, 29, 43, 59)
     ]
     means = [statistics.fmean(input_changes(o, "prior_persistent", "prior")) for o in orders]
-    label = "Persistent vs. reset U, 5 of 5 orders"
-    pages.agree(statistics.fmean(means), "table04", "Gain %", Comparison=label)
+    row = {"Comparison": "Persistent vs. reset U"}
+    pages.agree(statistics.fmean(means), "table04", "Gain %", **row)
+    inputs = {r["unit_id"].rsplit(":", 1)[0] for lines in orders for r in lines}
+    assert pages.entry("table04", "Inputs", **row) == str(len(inputs))
 
 
 def test_tables_7_and_8(pages: Pages, tiny_results: Path) -> None:
@@ -201,6 +202,29 @@ def test_tables_7_and_8(pages: Pages, tiny_results: Path) -> None:
     row = {"Dataset": "TextVQA", "Memory": "Persistent U"}
     pages.agree(statistics.fmean(means), "table08", "Alternating gain %", **row)
     pages.agree(statistics.stdev(means), "table08", "Alternating SD", **row)
+
+
+def test_table_7_first_hits(pages: Pages, tiny_results: Path) -> None:
+    (path,) = tiny_results.glob(f"{MODEL}/tiny_textvqa/replay/*/replay.json")
+    document = json.loads(path.read_text())
+    counts, states = document["seeded"]["suffix"], sum(document["states"])
+    for name, column in (("first_gained", "added"), ("first_lost", "lost")):
+        share = 100 * sum(counts[name]) / states
+        pages.agree(share, "table07", f"First hits {column} %", Dataset="TextVQA")
+
+
+@pytest.mark.parametrize("bench", FOUR)
+def test_backoff_and_priors(pages: Pages, tiny_results: Path, bench: str) -> None:
+    for scope, state in (("request", "request"), ("stream", "persistent")):
+        lines = lines_of(tiny_results, f"tiny_{bench}", "backoff", reset=scope)
+        row = {"Dataset": SINGLE[bench], "State": state}
+        gain = statistics.fmean(input_changes(lines, "backoff", "unigram"))
+        pages.agree(gain, "backoff", "Backoff gain %", **row)
+        ratio = 1 + statistics.fmean(input_changes(lines, "prior", "uniform")) / 100
+        pages.agree(ratio, "backoff", "Prior / uniform", **row)
+        pages.agree(mean_tau(lines, "uniform"), "backoff", "tau uniform", **row)
+        cell = pages.entry("backoff", "Prior / uniform", **row)
+        assert isinstance(cell, Cell) and (cell.paper is not None) == (scope == "request")
 
 
 def test_table_12(pages: Pages, tiny_results: Path) -> None:
