@@ -184,7 +184,7 @@ def persistence_range(data: Data) -> Outcome:
 
 def exact(data: Data) -> Outcome:
     """Whether RECAP's outputs equal AR's, over every run of the main study."""
-    pairs = [p for r in _runs(data, "main") for p in metrics.pairs(r.records, "recap")]
+    pairs = [p for r in _runs(data, "main") for p in r.pairs("recap")]
     if not pairs:
         return NOTHING
     equal = metrics.num_equal(pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from analysis import arms, estimators, metrics
+from analysis import arms, estimators
 from analysis.arms import NULL_ARM, noise_mark
 from analysis.artefact import Cell
 from analysis.bootstrap import NOTHING, Interval
@@ -18,7 +18,7 @@ def changes(run: Run | None, arm: str, reference: str) -> Sample:
     """Per cent by which ``arm`` is faster than ``reference``, one value per input."""
     if run is None:
         return EMPTY
-    return estimators.input_changes(run.of(arm, reference), arm, reference)
+    return estimators.input_changes(run.pairs(arm, reference))
 
 
 def pooled(samples: Iterable[Sample]) -> Sample:
@@ -47,7 +47,7 @@ def speed_cell(run: Run | None, arm: str, published: float | None = None) -> Cel
     """S of an arm, marked where it is no larger than that of AR a second time."""
     if run is None:
         return Cell(paper=published)
-    s, null = (estimators.paired_ratios(run.records, name).mean for name in (arm, NULL_ARM))
+    s, null = (estimators.ratios(run.pairs(name)).mean for name in (arm, NULL_ARM))
     mark = "" if arm == NULL_ARM else noise_mark(s, null, 1.0)
     return Cell.of(s, published, mark=mark)
 
@@ -67,12 +67,7 @@ def lifetime(runs: Iterable[Run | None], *names: str) -> str:
 
 def num_inputs(runs: Iterable[Run | None], arm: str, reference: str) -> int:
     """Distinct inputs that both arms have, in however many orders and runs."""
-    pairs = [
-        pair
-        for run in runs
-        if run is not None
-        for pair in metrics.pairs(run.of(arm, reference), arm, reference)
-    ]
+    pairs = [pair for run in runs if run is not None for pair in run.pairs(arm, reference)]
     return len({(p.reference.bench, estimators.input_of(p.reference)) for p in pairs})
 
 

@@ -130,29 +130,23 @@ def state_lifetime(records: Iterable[RunRecord], arm: str) -> str:
 # An arm against another on the same units
 
 
-def paired_ratios(records: Sequence[RunRecord], arm: str, reference: str = "ar") -> Sample:
+def ratios(pairs: Iterable[Pair]) -> Sample:
     """Throughput ratio per unit, end to end (Equation 9)."""
-    return _of_pairs(metrics.pairs(records, arm, reference), metrics.speedup_ratio)
+    return _of_pairs(pairs, metrics.speedup_ratio)
 
 
-def paired_decode_ratios(records: Sequence[RunRecord], arm: str, reference: str = "ar") -> Sample:
+def decode_ratios(pairs: Iterable[Pair]) -> Sample:
     """Throughput ratio per unit over decode time."""
-    return _of_pairs(metrics.pairs(records, arm, reference), metrics.decode_ratio)
+    return _of_pairs(pairs, metrics.decode_ratio)
 
 
-def _of_pairs(pairs: Sequence[Pair], ratio: Callable[[Pair], float | None]) -> Sample:
+def _of_pairs(pairs: Iterable[Pair], ratio: Callable[[Pair], float | None]) -> Sample:
     return Sample.of((ratio(pair), pair.reference.cluster_id) for pair in pairs)
 
 
-def exact_pairs(records: Sequence[RunRecord], arm: str) -> list[Pair]:
+def exact(pairs: Iterable[Pair]) -> list[Pair]:
     """The pairs whose outputs are token-identical."""
-    pairs = metrics.pairs(records, arm)
     return [pair for pair in pairs if pair.method.output_ids == pair.reference.output_ids]
-
-
-def exact_match_ratios(records: Sequence[RunRecord], arm: str) -> Sample:
-    """Throughput ratio per unit, on the units whose output equals AR's."""
-    return _of_pairs(exact_pairs(records, arm), metrics.speedup_ratio)
 
 
 def divergence_margins(records: Iterable[RunRecord], arm: str) -> list[float]:
@@ -177,12 +171,11 @@ def by_input(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
     return groups
 
 
-def input_changes(records: Sequence[RunRecord], arm: str, reference: str) -> Sample:
+def input_changes(pairs: Iterable[Pair]) -> Sample:
     """Per input 100 (R - 1), R the ratio of throughputs pooled over its turns (Equation 11)."""
-    groups = by_input(metrics.pairs(records, arm, reference))
     return Sample.of(
-        (100 * (metrics.speedup_pooled(pairs) - 1), pairs[0].reference.cluster_id)
-        for pairs in groups.values()
+        (100 * (metrics.speedup_pooled(turns) - 1), turns[0].reference.cluster_id)
+        for turns in by_input(pairs).values()
     )
 
 
@@ -201,22 +194,18 @@ def pooled_ratio(pairs: Sequence[Pair]) -> Interval:
     return around(metrics.speedup_pooled(pairs), draws[0] / draws[1])
 
 
-def ratio_of_means(
-    records: Sequence[RunRecord], arm: str, others: Sequence[RunRecord], other: str
-) -> Interval:
-    """Mean S of one arm over mean S of another, on the units where both are paired with AR.
-
-    ``others``: where the other arm is from, the same run or another one of the same inputs.
+def ratio_of_means(pairs: Sequence[Pair], others: Sequence[Pair]) -> Interval:
+    """Mean S of one arm over mean S of another, on the units that both pair with AR: of one run, or
+    of two runs of the same inputs.
     """
-    ratios = [
-        {p.reference.unit_id: metrics.speedup_ratio(p) for p in metrics.pairs(found, name)}
-        for found, name in ((records, arm), (others, other))
+    found = [
+        {p.reference.unit_id: metrics.speedup_ratio(p) for p in each} for each in (pairs, others)
     ]
-    clusters = {r.unit_id: r.cluster_id for r in records}
-    common = [unit for unit in ratios[0] if unit in ratios[1]]
+    clusters = {p.reference.unit_id: p.reference.cluster_id for p in pairs}
+    common = [unit for unit in found[0] if unit in found[1]]
     if not common:
         return NOTHING
-    columns = [np.array([values[unit] for unit in common], np.float64) for values in ratios]
+    columns = [np.array([values[unit] for unit in common], np.float64) for values in found]
     return Resampler([clusters[unit] for unit in common], RESAMPLES).ratio(columns[0], columns[1])
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from analysis.metrics import Pair, pairs
 from experiments.records import SCHEMA_VERSION, RunRecord
 
 REFERENCE_ARM = "ar"
@@ -41,6 +42,7 @@ class Run:
         self.config = config
         self.folder = folder
         self._given = records
+        self._pairs: dict[tuple[str, str], list[Pair]] = {}
 
     @cached_property
     def _contents(self) -> tuple[list[RunRecord], list[str]]:
@@ -129,6 +131,13 @@ class Run:
     def of(self, *arms: str) -> list[RunRecord]:
         """The records of some arms, arm by arm, without looking through all the others."""
         return [record for arm in arms for record in self._by_arm.get(arm, [])]
+
+    def pairs(self, arm: str, reference: str = REFERENCE_ARM) -> list[Pair]:
+        """The units on which both arms are ok, in the order of the file; made once."""
+        key = (arm, reference)
+        if key not in self._pairs:
+            self._pairs[key] = pairs(self.of(arm, reference), arm, reference)
+        return self._pairs[key]
 
     @property
     def arm_settings(self) -> dict[str, dict[str, Any]]:

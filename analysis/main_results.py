@@ -24,8 +24,8 @@ Rows = dict[str, Row]
 @functools.lru_cache(maxsize=4096)
 def _ratios(run: Run, arm: str, category: str | None) -> Sample:
     """Paired throughput ratios of an arm's units against AR."""
-    records = run.of(arm, REFERENCE_ARM)
-    return estimators.paired_ratios([r for r in records if category in (None, r.category)], arm)
+    pairs = run.pairs(arm)
+    return estimators.ratios(p for p in pairs if category in (None, p.reference.category))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -129,14 +129,13 @@ def extended(row: Row | None) -> list[Entry]:
     """One entry per heading of `EXTENDED`."""
     if row is None:
         return [*(Cell() for _ in EXTENDED[:15]), "-", Cell(), Cell()]
-    arm = row.method
-    records = row.run.of(arm, REFERENCE_ARM)
-    pairs = metrics.pairs(records, arm)
+    own = estimators.ok(row.run.of(row.method), row.method)
+    pairs = row.run.pairs(row.method)
     return [
         *_speeds(row, pairs),
-        *_acceptance(row),
-        *_shares(records, arm),
-        *_exactness(records, arm, pairs),
+        *_acceptance(row, own),
+        *_shares(row, own),
+        *_exactness(row, own, pairs),
     ]
 
 
@@ -144,50 +143,49 @@ def _speeds(row: Row, pairs: Sequence[metrics.Pair]) -> list[Entry]:
     s = speed(row).mean
     several = (s.mean, metrics.speedup_geomean(pairs), metrics.speedup_pooled(pairs))
     agree = all(value > 1 for value in several) or all(value < 1 for value in several)
-    decode = estimators.paired_decode_ratios(row.run.of(row.method, REFERENCE_ARM), row.method)
     return [
         Cell.of(s, mark="" if agree or not pairs else "signs differ"),
-        Cell.of(decode.mean),
+        Cell.of(estimators.decode_ratios(pairs).mean),
         _cell(several[1]),
         _cell(several[2]),
         Cell.of(_ratios(row.run, NULL_ARM, None).mean),
     ]
 
 
-def _acceptance(row: Row) -> list[Entry]:
-    own, tau = row.run.of(row.method), acceptance(row).mean
-    verified = estimators.tau_units(own, row.method, None).mean
-    per_verify = metrics.tokens_per_verify(estimators.ok(own, row.method))
+def _acceptance(row: Row, own: Sequence[RunRecord]) -> list[Entry]:
+    tau = acceptance(row).mean
     return [
         Cell.of(tau),
-        Cell.of(verified),
-        _cell(per_verify),
+        Cell.of(estimators.tau_units(own, row.method, None).mean),
+        _cell(metrics.tokens_per_verify(own)),
         _cell(speed(row).mean.mean / tau.mean),
     ]
 
 
-def _shares(records: Sequence[RunRecord], arm: str) -> list[Entry]:
-    rows = estimators.rows_per_step(records, arm)
+def _shares(row: Row, own: Sequence[RunRecord]) -> list[Entry]:
+    rows = estimators.rows_per_step(own, row.method)
     return [
-        _cell(metrics.tokens_per_second(estimators.ok(records, arm)), 1),
-        _cell(estimators.prefill_share(records, arm), 1),
-        _cell(estimators.prefill_share(records, REFERENCE_ARM), 1),
+        _cell(metrics.tokens_per_second(own), 1),
+        _cell(estimators.prefill_share(own, row.method), 1),
+        _cell(_reference_prefill_share(row.run), 1),
         _cell(rows[0] if rows else None, 1),
         _cell(rows[1] if rows else None, 0),
     ]
 
 
-def _exactness(
-    records: Sequence[RunRecord], arm: str, pairs: Sequence[metrics.Pair]
-) -> list[Entry]:
-    equal = metrics.num_equal(pairs)
-    margins = estimators.divergence_margins(records, arm)
-    median = float(np.median(margins)) if margins else None
+@functools.lru_cache(maxsize=256)
+def _reference_prefill_share(run: Run) -> float | None:
+    return estimators.prefill_share(run.of(REFERENCE_ARM), REFERENCE_ARM)
+
+
+def _exactness(row: Row, own: Sequence[RunRecord], pairs: Sequence[metrics.Pair]) -> list[Entry]:
+    exact = estimators.exact(pairs)
+    margins = estimators.divergence_margins(own, row.method)
     return [
-        _cell(100 * equal / len(pairs) if pairs else None, 1),
-        f"{equal}/{len(pairs)}",
-        _cell(median, 3),
-        Cell.of(estimators.exact_match_ratios(records, arm).mean),
+        _cell(100 * len(exact) / len(pairs) if pairs else None, 1),
+        f"{len(exact)}/{len(pairs)}",
+        _cell(float(np.median(margins)) if margins else None, 3),
+        Cell.of(estimators.ratios(exact).mean),
     ]
 
 

@@ -66,7 +66,8 @@ def mean_accepted(record: RunRecord, max_new_tokens: int | None = None) -> float
     """
     if not record.num_accepted:
         return None
-    if max_new_tokens is None:
+    decoded = sum(record.num_accepted) + len(record.num_accepted)
+    if max_new_tokens is None or decoded < max_new_tokens:  # no step reached the limit
         return sum(record.num_accepted) / len(record.num_accepted)
     total, remaining = 0, max_new_tokens - 1  # the first token comes from prefill
     for accepted in record.num_accepted:

@@ -103,7 +103,7 @@ def _persistence(runs: list[Run], schedule: str) -> Line:
 
 def _more_accepted(run: Run) -> Sample:
     rows = []
-    for pair in metrics.pairs(run.records, "persistent", "request_reset"):
+    for pair in run.pairs("persistent", "request_reset"):
         values = [metrics.mean_accepted(r) for r in (pair.method, pair.reference)]
         if values[0] is not None and values[1] is not None:
             rows.append((values[0] - values[1], pair.reference.cluster_id))
@@ -112,7 +112,7 @@ def _more_accepted(run: Run) -> Sample:
 
 def _alternation(runs: list[Run]) -> Line:
     """Where every input changes the data set, a reset per set is one per request."""
-    pairs = [p for run in runs for p in metrics.pairs(run.records, "task_reset", "request_reset")]
+    pairs = [p for run in runs for p in run.pairs("task_reset", "request_reset")]
     same = sum(p.method.num_accepted == p.reference.num_accepted for p in pairs)
     what = "units accepted alike, reset per set and per request"
     shown = "-" if not pairs else "shows" if same == len(pairs) else "does not show"

@@ -6,7 +6,7 @@ from analysis import contrasts, estimators
 from analysis.arms import NULL_ARM
 from analysis.artefact import Cell, Entry, Table
 from analysis.data import Data
-from analysis.load import REFERENCE_ARM, Run
+from analysis.load import Run
 
 ID = "null_control"
 TITLE = "Null control: autoregressive decoding against itself"
@@ -25,13 +25,17 @@ def build(data: Data) -> Table:
     runs.sort(key=lambda run: (run.study not in STUDIES, run.study, run.bench, run.name))
     rows = [_row(run) for run in runs]
     missing = data.missing(STUDIES[0], data.models)
-    notes = contrasts.source_notes([run for run in runs if run.study in STUDIES])
+    notes = [
+        f"1 lies inside in {sum(row[-1] == 'yes' for row in rows)} of {len(rows)} runs. Of true "
+        "95 % intervals one in twenty leaves it out, of those over a dozen inputs somewhat more.",
+        *contrasts.source_notes([run for run in runs if run.study in STUDIES]),
+    ]
     return Table(ID, TITLE, CAPTION, HEADINGS, rows, notes, missing)
 
 
 def _row(run: Run) -> list[Entry]:
-    s = estimators.paired_ratios(run.of(NULL_ARM, REFERENCE_ARM), NULL_ARM).mean
-    decode = estimators.paired_decode_ratios(run.of(NULL_ARM, REFERENCE_ARM), NULL_ARM).mean
+    s = estimators.ratios(run.pairs(NULL_ARM)).mean
+    decode = estimators.decode_ratios(run.pairs(NULL_ARM)).mean
     inside = s.low <= 1 <= s.high
     return [
         run.model,

@@ -59,14 +59,14 @@ def _cells(run: Run | None) -> list[Entry]:
     length = sum(len(r.output_ids) for r in own) / len(own) if own else None
     return [
         contrasts.speed_cell(run, ARM),
-        Cell.of(estimators.paired_decode_ratios(records, ARM).mean),
+        Cell.of(estimators.decode_ratios(run.pairs(ARM)).mean),
         Cell.of(estimators.tau_units(records, ARM, run.max_new_tokens).mean),
         Cell(length, digits=1),
         Cell(_share(own, run.max_new_tokens, None), digits=1),
         Cell(_share(own, 1, BINS[0][2]), digits=1),
         Cell(estimators.prefill_share(records, ARM), digits=1),
         Cell(estimators.prefill_share(records, REFERENCE_ARM), digits=1),
-        *(Cell.of(_of_length(records, low, high).mean) for _, low, high in BINS),
+        *(Cell.of(_of_length(run, low, high).mean) for _, low, high in BINS),
     ]
 
 
@@ -81,7 +81,6 @@ def _share(records: Sequence[RunRecord], low: int, high: int | None) -> float | 
     return 100 * sum(_within(r, low, high) for r in records) / len(records)
 
 
-def _of_length(records: Sequence[RunRecord], low: int, high: int | None) -> Sample:
+def _of_length(run: Run, low: int, high: int | None) -> Sample:
     """RECAP's ratios on the units whose AR output has ``low`` to ``high`` tokens."""
-    units = {r.unit_id for r in estimators.ok(records, REFERENCE_ARM) if _within(r, low, high)}
-    return estimators.paired_ratios([r for r in records if r.unit_id in units], ARM)
+    return estimators.ratios(p for p in run.pairs(ARM) if _within(p.reference, low, high))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis import metrics, paper
+from analysis import paper
 from analysis.artefact import Cell, Entry, Missing, Table
 from analysis.bootstrap import Interval
 from analysis.contrasts import gain_cell, lifetime, null_note, pooled, source_notes
 from analysis.data import Data, paper_model
 from analysis.estimators import Sample, input_changes, pooled_ratio, sample_sd
 from analysis.load import Run
-from experiments.records import RunRecord
+from analysis.metrics import Pair
 
 ID = "table08"
 TITLE = "Table 8: persistent memory across request streams"
@@ -66,15 +66,17 @@ def stream_runs(data: Data, model: str, schedule: str) -> list[Run]:
     return [run for run in found if run is not None]
 
 
-def of_bench(data: Data, run: Run, bench: str) -> list[RunRecord]:
-    """The records of one data set in a mixed stream, whose unit ids begin with its name."""
+def pairs_of(data: Data, run: Run, arm: str, bench: str) -> list[Pair]:
+    """An arm's pairs with the reset per request in one data set of a mixed stream, whose unit ids
+    begin with its name.
+    """
     prefix = f"{data.bench_name(bench)}_"
-    return [record for record in run.records if record.unit_id.startswith(prefix)]
+    return [pair for pair in run.pairs(arm, RESET) if pair.reference.unit_id.startswith(prefix)]
 
 
 def gains(data: Data, runs: Sequence[Run], arm: str, bench: str) -> list[Sample]:
     """Per order the changes against the memory that is reset per request."""
-    return [input_changes(of_bench(data, run, bench), arm, RESET) for run in runs]
+    return [input_changes(pairs_of(data, run, arm, bench)) for run in runs]
 
 
 def _cells(
@@ -89,10 +91,11 @@ def _cells(
     quantity = f"pooled persistence ratio, {schedule}"
     ratio = paper.text_value("App. D", quantity, "qwen25vl", name) if name else None
     spread = sample_sd([float(sample.values.mean()) for sample in samples])
+    pairs = [pair for run in runs for pair in pairs_of(data, run, arm, bench)]
     return [
         gain_cell(pooled(samples).mean, _null(data, runs, bench), gain),
         Cell(spread, paper=sd),
-        Cell.of(pooled_ratio(_pairs(data, runs, arm, bench)), ratio, digits=3),
+        Cell.of(pooled_ratio(pairs), ratio, digits=3),
     ]
 
 
@@ -110,13 +113,9 @@ def _nulls(data: Data, model: str, runs: Mapping[str, Sequence[Run]]) -> dict[st
     }
 
 
-def _pairs(data: Data, runs: Sequence[Run], arm: str, bench: str) -> list[metrics.Pair]:
-    return [pair for run in runs for pair in metrics.pairs(of_bench(data, run, bench), arm, RESET)]
-
-
 def _identity_note(runs: Sequence[Run]) -> list[str]:
     """Whether a reset per task accepts what one per request does: tasks alternate, so it must."""
-    pairs = [pair for run in runs for pair in metrics.pairs(run.records, "task_reset", RESET)]
+    pairs = [pair for run in runs for pair in run.pairs("task_reset", RESET)]
     if not pairs:
         return []
     equal = sum(p.method.num_accepted == p.reference.num_accepted for p in pairs)

@@ -88,7 +88,7 @@ def _change(run: Run | None, arm: str, reference: str) -> Interval:
     """Per cent by which an arm's mean S is above another's."""
     if run is None:
         return NOTHING
-    return per_cent(estimators.ratio_of_means(run.records, arm, run.records, reference))
+    return per_cent(estimators.ratio_of_means(run.pairs(arm), run.pairs(reference)))
 
 
 def _fallback_share(run: Run | None, arm: str) -> Interval:

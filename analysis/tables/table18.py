@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from analysis import main_results, paper
+from analysis import estimators, main_results, paper
 from analysis.arms import Row
 from analysis.artefact import Cell, Entry, Missing, Table
 from analysis.data import Data, paper_model
-from analysis.estimators import EMPTY, Sample, exact_match_ratios, paired_decode_ratios
-from analysis.load import REFERENCE_ARM
+from analysis.estimators import EMPTY, Sample
 from analysis.main_results import MAIN, speed
 from analysis.tables import table01
 
@@ -53,9 +52,8 @@ def _cells(model: str, bench: str, row: Row | None) -> list[Entry]:
     faster = paper.value(_FILE, "percent_faster", **keys)
     exact = decode = EMPTY
     if row is not None:
-        records = row.run.of(row.method, REFERENCE_ARM)
-        exact = exact_match_ratios(records, row.method)
-        decode = paired_decode_ratios(records, row.method)
+        pairs = row.run.pairs(row.method)
+        exact, decode = estimators.ratios(estimators.exact(pairs)), estimators.decode_ratios(pairs)
     return [
         *_distribution(speed(row), published, faster),
         *_distribution(decode, [None] * len(LEVELS), None),

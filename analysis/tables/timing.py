@@ -38,11 +38,11 @@ def build(data: Data) -> Table:
 
 
 def _row(runs: list[Run | None], arm: str) -> list[Entry]:
-    found = [[] if run is None else run.records for run in runs]
+    pairs = [[] if run is None else run.pairs(arm) for run in runs]
     is_null = arm == NULL_ARM
     return [
         NULL_LABEL if is_null else METHODS[arm],
         "-" if is_null else contrasts.lifetime(runs, arm),
         *(contrasts.speed_cell(run, arm) for run in runs),
-        Cell.of(estimators.ratio_of_means(found[1], arm, found[0], arm), digits=3),
+        Cell.of(estimators.ratio_of_means(pairs[1], pairs[0]), digits=3),
     ]

@@ -33,7 +33,7 @@ RECORDS = [
 
 
 def test_input_changes_pool_an_inputs_turns_before_dividing() -> None:
-    sample = estimators.input_changes(RECORDS, "a", "b")
+    sample = estimators.input_changes(metrics.pairs(RECORDS, "a", "b"))
     assert sample.values == pytest.approx([100 / 3, -100 / 3])
     assert sample.clusters == ("x", "y")
     assert sample.mean.mean == pytest.approx(0.0)
@@ -41,7 +41,8 @@ def test_input_changes_pool_an_inputs_turns_before_dividing() -> None:
 
 
 def test_paired_ratios_are_per_turn() -> None:
-    assert estimators.paired_ratios(RECORDS, "a", "b").values == pytest.approx([2.0, 1.0, 2 / 3])
+    found = estimators.ratios(metrics.pairs(RECORDS, "a", "b"))
+    assert found.values == pytest.approx([2.0, 1.0, 2 / 3])
 
 
 def test_pooled_ratio_sums_tokens_and_times() -> None:
@@ -58,7 +59,8 @@ def test_ratio_of_means_uses_the_units_both_arms_have() -> None:
         unit("b", "y:0", 10, 0.5),
         unit("b", "z:0", 10, 0.1, status="error"),
     ]
-    assert estimators.ratio_of_means(records, "a", records, "b").mean == pytest.approx(4.0 / 5.0)
+    pairs = [metrics.pairs(records, arm) for arm in "ab"]
+    assert estimators.ratio_of_means(*pairs).mean == pytest.approx(4.0 / 5.0)
 
 
 def test_median_and_percentiles_are_numpys() -> None:
@@ -141,7 +143,8 @@ def test_exact_match_ratios_and_margins() -> None:
         unit("ar", "z:0", 10, 2.0),
         unit("m", "z:0", 9, 1.0, divergence={"index": 0, "ar_margin": None}),
     ]
-    assert estimators.exact_match_ratios(records, "m").values == pytest.approx([2.0])
+    exact = estimators.exact(metrics.pairs(records, "m"))
+    assert estimators.ratios(exact).values == pytest.approx([2.0])
     assert estimators.divergence_margins(records, "m") == [0.02]
 
 
