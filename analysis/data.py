@@ -239,10 +239,13 @@ def _started(run: Run) -> str:
 def load(
     root: Path, make: Callable[[str, Data], Table | Figure] | None = None
 ) -> tuple[list[Data], list[str]]:
-    """One `Data` per scope that has runs, the paper's first; the paper's alone where none has."""
+    """One `Data` per scope that has runs, the paper's first, then those with most runs; the
+    paper's alone where none has.
+    """
     runs, problems = find_runs(root)
-    scopes = sorted({scope_of(run) for run in runs}, key=lambda s: (not s.is_paper, s.label))
-    return [
-        Data(scope, [run for run in runs if scope_of(run) == scope], root, make)
-        for scope in scopes or [PAPER_SCOPE]
-    ], problems
+    found: dict[Scope, list[Run]] = {}
+    for run in runs:
+        found.setdefault(scope_of(run), []).append(run)
+    order = sorted(found, key=lambda s: (not s.is_paper, -len(found[s]), s.label))
+    scopes = order or [PAPER_SCOPE]
+    return [Data(scope, found.get(scope, []), root, make) for scope in scopes], problems

@@ -97,7 +97,7 @@ class Shown:
     @property
     def long(self) -> bool:
         """Whether it is a sentence, which needs room."""
-        return len(self.text) > 50
+        return len(self.text) > 80
 
 
 def shown_number(cell: Cell, comparable: bool, href: str, behind: str) -> Shown:

@@ -17,8 +17,8 @@ from tests.analysis import synthetic
 
 # Artefacts by the studies that feed them, as far as the synthetic results have these studies.
 FED = {
-    "main": {"table01", "table01x", "table03", "table18", "claims"},
-    "mmspec": {"table02", "table02x", "table15", "claims"},
+    "main": {"table01", "table01x", "table03", "table18", "claims", "order"},
+    "mmspec": {"table02", "table02x", "table15", "claims", "order"},
     "components": {"table04", "claims"},
     "fusion": {"table04", "table13", "table17", "claims"},
     "suffix": {"table04", "table07", "claims"},

@@ -140,3 +140,6 @@ def test_a_study_of_all_methods_may_have_a_run_for_each(tmp_path: Path) -> None:
     (note,) = (note for note in table.footnotes if note.startswith("Runs that no row comes from"))
     assert folder.name in note and note.count("`") == 2
     assert not any("Left aside" in note for note in table.footnotes)
+    order = data.artefact("order")
+    assert not order.measured  # what is in separate runs cannot be paired
+    assert any("SAM, SAM+ViSkip in one run with RECAP" in gap.what for gap in order.missing)

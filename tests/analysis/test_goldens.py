@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent / "goldens"
 ONLINE = (
     *("table01", "table01x", "table02", "table02x", "table03", "table04", "table07", "table08"),
     *("table12", "table13", "table15", "table17", "table18", "prompts", "null_control", "timing"),
-    *("equal_rows", "backoff"),
+    *("equal_rows", "backoff", "order"),
 )
 
 

@@ -285,6 +285,15 @@ def test_mechanisms_of_memory(pages: Pages, tiny_results: Path) -> None:
     pages.agree(statistics.fmean(gains), "mechanisms", "Value", **row)
 
 
+def test_order_of_methods(pages: Pages, tiny_results: Path) -> None:
+    runs = [lines_of(tiny_results, f"tiny_{bench}", "main") for bench in SINGLE]
+    row = {"Inputs": "Seven benchmarks", "Method": "RACER"}
+    more = statistics.fmean(mean_tau(r, "recap") - mean_tau(r, "racer") for r in runs)
+    pages.agree(more, "order", "tau, RECAP - it", **row)
+    faster = statistics.fmean(mean_ratio(r, "recap", "racer") for r in runs)
+    pages.agree(faster, "order", "S, RECAP / it", **row)
+
+
 def test_equal_rows(pages: Pages, tiny_results: Path) -> None:
     lines = lines_of(tiny_results, "tiny_mmspec", "equal_rows")
     own = [r for r in lines if r["arm"] == "token_recycling"]
