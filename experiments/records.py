@@ -96,13 +96,17 @@ class RunRecord:
     def from_line(cls, line: str) -> RunRecord:
         """Parse one line; raises ValueError when it is not a whole record of this schema."""
         try:
-            fields = json.loads(line)
+            fields = json.loads(line, parse_constant=_no_number)
             version = fields.get("schema_version")
             if version != SCHEMA_VERSION:
                 raise ValueError(f"schema_version {version!r}, expected {SCHEMA_VERSION}")
             return cls(**fields)
         except (TypeError, AttributeError) as error:
             raise ValueError(f"not a run record: {error}") from error
+
+
+def _no_number(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of a record")
 
 
 def append_records(path: Path, records: Sequence[RunRecord]) -> None:

@@ -41,6 +41,14 @@ def test_reading_stops_at_what_is_not_a_whole_record(tmp_path: Path, tail: str) 
     assert read_records(path) == [whole]
 
 
+def test_reading_stops_at_a_nan(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    whole = record("ar", "a", 3, [0, 0], 1.0)
+    poisoned = dataclasses.replace(whole, arm="m", decode_ns=float("nan"))
+    path.write_text(whole.to_line() + poisoned.to_line() + whole.to_line())
+    assert read_records(path) == [whole]
+
+
 def test_unknown_status_is_refused() -> None:
     with pytest.raises(ValueError, match="status is one of"):
         record("ar", "a", 1, [], 1.0, status="fine")
