@@ -38,7 +38,7 @@ class AutoregressiveDrafter:
             raise ValueError(f"capture must be a whole number of at least 0, got {capture!r}.")
         self.vocab_size = vocab_size
         self.capture = capture
-        self.needs = Needs(topk=capture, prompt_rows=capture > 0)
+        self.needs = Needs(topk=capture, prompt_rows=capture > 0, topk_mass=capture > 0)
         self._request: RequestContext | None = None
         self._rows_seen: list[Predictions] = []
 
@@ -64,15 +64,17 @@ class AutoregressiveDrafter:
 
         Once per request, the fields of its prompt: ``vocab_size``, ``blocked_ids``, ``prompt_ids``,
         and per distinct prompt token that is not blocked, in order of first occurrence,
-        ``prompt_row_tokens`` with ``prompt_topk_ids`` and ``prompt_topk_probs``. Always
-        ``topk_ids`` and ``topk_probs``, a row per decoded token except the newest, in order.
-        Probabilities are the shortest decimals that name the float32 value.
+        ``prompt_row_tokens`` with ``prompt_topk_ids``, ``prompt_topk_probs`` and
+        ``prompt_topk_mass``. Always ``topk_ids``, ``topk_probs`` and ``topk_mass``, a row per
+        decoded token except the newest, in order. Probabilities are the shortest decimals that
+        name the float32 value; see `recap.core.interfaces.Predictions`.
         """
         if not self.capture:
             return None
         trace = {} if self._request is None else self._prompt_fields(self._request)
         trace["topk_ids"] = [rows.topk_ids[0].tolist() for rows in self._rows_seen]
         trace["topk_probs"] = [_shortest(rows.topk_probs[0]) for rows in self._rows_seen]
+        trace["topk_mass"] = [p for rows in self._rows_seen for p in _shortest(_mass(rows))]
         self._request, self._rows_seen = None, []
         return trace
 
@@ -86,6 +88,7 @@ class AutoregressiveDrafter:
             "prompt_row_tokens": ctx.prompt_row_tokens.tolist(),
             "prompt_topk_ids": ctx.prompt_rows.topk_ids.tolist(),
             "prompt_topk_probs": [_shortest(row) for row in ctx.prompt_rows.topk_probs],
+            "prompt_topk_mass": _shortest(_mass(ctx.prompt_rows)),
         }
 
     def stream_state(self) -> dict[str, NDArray[Any]]:
@@ -94,6 +97,11 @@ class AutoregressiveDrafter:
 
     def load_stream_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Nothing to restore."""
+
+
+def _mass(rows: Predictions) -> FloatArray:
+    assert rows.topk_mass is not None  # what `Needs.topk_mass` asks for
+    return rows.topk_mass
 
 
 def _shortest(probs: FloatArray) -> list[float]:

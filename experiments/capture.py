@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from recap.core.interfaces import IntArray
 
 ARM = "capture"
+_ROWS = ("topk_ids", "topk_probs", "topk_mass")
 
 
 class FinishedRun(Protocol):
@@ -88,11 +89,13 @@ def trajectory(record: RunRecord) -> Trajectory:
     prompt = next((part for part in parts if "prompt_ids" in part), None)
     if prompt is None:
         raise UserError(f"The record of {record.unit_id} holds no capture of its prompt.")
-    prompt_rows = (prompt["prompt_topk_ids"], prompt["prompt_topk_probs"])
-    rows = (
-        [ids for part in parts for ids in part["topk_ids"]],
-        [probs for part in parts for probs in part["topk_probs"]],
-    )
+    if not all(f"prompt_{name}" in prompt for name in _ROWS):
+        raise UserError(
+            f"The capture of {record.unit_id} is of an earlier version of this code: remove the "
+            "run's folder and capture again."
+        )
+    prompt_rows = [prompt[f"prompt_{name}"] for name in _ROWS]
+    rows = [[row for part in parts for row in part[name]] for name in _ROWS]
     width = max((len(ids) for ids in (*prompt_rows[0], *rows[0])), default=1)
     return Trajectory(
         unit_id=record.unit_id,
@@ -101,16 +104,18 @@ def trajectory(record: RunRecord) -> Trajectory:
         blocked=np.array(prompt["blocked_ids"], np.int32),
         prompt_ids=np.array(prompt["prompt_ids"], np.int32),
         prompt_row_tokens=np.array(prompt["prompt_row_tokens"], np.int32),
-        prompt_rows=_predictions(*prompt_rows, width),
+        prompt_rows=_predictions(prompt_rows, width),
         output_ids=np.array(record.output_ids, np.int32),
-        rows=_predictions(*rows, width),
+        rows=_predictions(rows, width),
     )
 
 
-def _predictions(ids: list[list[int]], probs: list[list[float]], width: int) -> Predictions:
+def _predictions(columns: Sequence[list[Any]], width: int) -> Predictions:
     """Captured rows of ``width`` predictions. The greedy choices are in the output already."""
+    ids, probs, mass = columns
     return Predictions(
         np.full(len(ids), -1, np.int32),
         np.array(ids, np.int32).reshape(len(ids), width),
         np.array(probs, np.float32).reshape(len(ids), width),
+        np.array(mass, np.float32),
     )

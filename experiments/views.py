@@ -22,7 +22,7 @@ from experiments.prompts import turn_messages
 from experiments.units import UnreadableImage
 from recap.core.interfaces import Predictions
 from recap.targets.hf import HEAD_CHUNK
-from recap.targets.predict import greedy, predictions
+from recap.targets.predict import greedy, joined, predictions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,12 +120,7 @@ def prediction_rows(
 ) -> Predictions:
     """The ``topk`` best predictions after the ``places`` int64[r], as the engine gives them."""
     chosen = hidden.index_select(0, torch.from_numpy(places).to(hidden.device))
-    parts = [predictions(target.model.lm_head(rows), topk) for rows in _chunks(chosen)]
-    return Predictions(
-        np.concatenate([part.next_token for part in parts]),
-        np.concatenate([part.topk_ids for part in parts]),
-        np.concatenate([part.topk_probs for part in parts]),
-    )
+    return joined([predictions(target.model.lm_head(rows), topk) for rows in _chunks(chosen)])
 
 
 def _chunks(rows: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -40,16 +40,18 @@ class ScriptedTarget:
         """The greedy choice: the lowest id of the highest logit."""
         return int(np.argmax(self.logits(text)))
 
-    def rows(self, texts: Sequence[Sequence[int]], topk: int) -> Predictions:
+    def rows(self, texts: Sequence[Sequence[int]], topk: int, mass: bool = False) -> Predictions:
         """Predictions after each text."""
         logits = np.array([self.logits(text) for text in texts]).reshape(-1, self.vocab_size)
         ids = np.argsort(-logits, axis=1, kind="stable")[:, : min(topk, self.vocab_size)]
         exponentials = np.exp(np.take_along_axis(logits, ids, axis=1))
         probs = exponentials / exponentials.sum(axis=1, keepdims=True)
+        shares = exponentials.sum(axis=1) / np.exp(logits).sum(axis=1)
         return Predictions(
             logits.argmax(axis=1).astype(np.int32),
             ids.astype(np.int32),
             probs.astype(np.float32),
+            shares.astype(np.float32) if mass else None,
         )
 
     def greedy(self, prompt: Sequence[int], max_new_tokens: int) -> list[int]:
@@ -90,7 +92,7 @@ class ScriptedSession:
         if not self.needs.prompt_rows:
             return Prefill(first)
         distinct = [t for t in dict.fromkeys(prompt) if t not in self.blocked_ids]
-        rows = self.target.rows([prompt[: prompt.index(t) + 1] for t in distinct], self.needs.topk)
+        rows = self._rows([prompt[: prompt.index(t) + 1] for t in distinct])
         return Prefill(first, rows, np.array(distinct, np.int32))
 
     def verify(self, tree: TokenTree) -> Verification:
@@ -103,7 +105,10 @@ class ScriptedSession:
         states = None
         if self.needs.hidden_states:
             states = np.array([self.target.logits(t) for t in texts], np.float32)
-        return Verification(self.target.rows(texts, self.needs.topk), states)
+        return Verification(self._rows(texts), states)
+
+    def _rows(self, texts: Sequence[Sequence[int]]) -> Predictions:
+        return self.target.rows(texts, self.needs.topk, self.needs.topk_mass)
 
     def image_attention(self, node: int) -> float:
         return 0.0

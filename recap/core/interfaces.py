@@ -38,6 +38,7 @@ class Needs:
     reject_at:       the loop accepts nothing in a drafted step whose root image attention is at
                      least this.
     hidden_states:   the last layer's hidden state of every node.
+    topk_mass:       how much of all probability the kept predictions hold.
     """
 
     topk: int = 0
@@ -45,6 +46,7 @@ class Needs:
     image_attention: Literal["root", "last_accepted"] | None = None
     reject_at: float | None = None
     hidden_states: bool = False
+    topk_mass: bool = False
 
     def __post_init__(self) -> None:
         if self.topk < 0:
@@ -66,11 +68,14 @@ class Predictions:
     next_token: int32[n], greedy choice: argmax of the fp32 logits, lowest id on ties.
     topk_ids:   int32[n, k], most probable first; equal logits: lower id first.
     topk_probs: float32[n, k], softmax over the k kept logits (paper, Equation 2), descending.
+    topk_mass:  with ``Needs.topk_mass`` float32[n], the probability of the k together in a softmax
+                over the whole vocabulary: times it, ``topk_probs`` are normalised that way.
     """
 
     next_token: IntArray
     topk_ids: IntArray
     topk_probs: FloatArray
+    topk_mass: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.next_token)

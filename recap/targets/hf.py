@@ -24,7 +24,7 @@ from recap.targets.decoder import check_same_logits, run_layers
 from recap.targets.family import check_drivable, stop_ids
 from recap.targets.image_attention import ImageAttention
 from recap.targets.packing import Packer, bucket
-from recap.targets.predict import greedy, predictions
+from recap.targets.predict import greedy, joined, predictions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,12 +178,10 @@ class HFSession:
         """Predictions after the prompt tokens at ``positions`` int64[r]."""
         chosen = hidden.index_select(0, torch.from_numpy(positions).to(hidden.device))
         chunks = chosen.split(HEAD_CHUNK)
-        parts = [predictions(self._head(chunk), self._needs.topk) for chunk in chunks]
-        return Predictions(
-            np.concatenate([part.next_token for part in parts]),
-            np.concatenate([part.topk_ids for part in parts]),
-            np.concatenate([part.topk_probs for part in parts]),
-        )
+        return joined([self._predictions(self._head(chunk)) for chunk in chunks])
+
+    def _predictions(self, logits: torch.Tensor) -> Predictions:
+        return predictions(logits, self._needs.topk, self._needs.topk_mass)
 
     @torch.inference_mode()
     def verify(self, tree: TokenTree) -> Verification:
@@ -192,7 +190,7 @@ class HFSession:
         hidden = self._packed_forward(tree)
         # Pad rows go through the head too, so that its kernel depends on the bucket alone; they are
         # cut off here.
-        result = predictions(self._head(hidden)[:nodes], self._needs.topk)
+        result = self._predictions(self._head(hidden)[:nodes])
         if not self._needs.hidden_states:
             return Verification(result)
         return Verification(result, hidden[:nodes].float().cpu().numpy())

@@ -10,6 +10,9 @@ Shapes: r rows, V vocabulary, k kept predictions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -22,8 +25,9 @@ def greedy(logits: torch.Tensor) -> torch.Tensor:
     return logits.float().argmax(dim=-1)
 
 
-def predictions(logits: torch.Tensor, topk: int) -> Predictions:
-    """The rows of ``logits`` [r, V] on the host, with ``topk`` kept predictions each (none for 0).
+def predictions(logits: torch.Tensor, topk: int, mass: bool = False) -> Predictions:
+    """The rows of ``logits`` [r, V] on the host, with ``topk`` kept predictions each (none for 0),
+    and with their ``mass`` where it is asked for.
 
     Raises ValueError when ``topk`` exceeds the vocabulary.
     """
@@ -33,11 +37,26 @@ def predictions(logits: torch.Tensor, topk: int) -> Predictions:
     if topk > logits.shape[-1]:
         raise ValueError(f"topk is {topk}, the model's vocabulary has {logits.shape[-1]} tokens")
     values, ids = torch.topk(logits.float(), topk, dim=-1, sorted=False)
-    # The float32 bits travel as int32, so that one copy carries all three.
-    parts = (choice.int()[:, None], ids.int(), values.contiguous().view(torch.int32))
+    # The float32 bits travel as int32, so that one copy carries everything.
+    parts = [choice.int()[:, None], ids.int(), values.contiguous().view(torch.int32)]
+    if mass:
+        share = (values.logsumexp(dim=-1) - logits.float().logsumexp(dim=-1)).exp()
+        parts.append(share[:, None].view(torch.int32))
     packed = torch.cat(parts, dim=1).cpu().numpy()
-    kept = np.ascontiguousarray(packed[:, 1 + topk :]).view(np.float32)
-    return _ordered(packed[:, 0].copy(), packed[:, 1 : 1 + topk], kept)
+    floats = np.ascontiguousarray(packed[:, 1 + topk :]).view(np.float32)
+    found = _ordered(packed[:, 0].copy(), packed[:, 1 : 1 + topk], floats[:, :topk])
+    return replace(found, topk_mass=floats[:, topk].copy()) if mass else found
+
+
+def joined(parts: Sequence[Predictions]) -> Predictions:
+    """Rows of several predictions, at least one, behind one another."""
+    masses = [part.topk_mass for part in parts if part.topk_mass is not None]
+    return Predictions(
+        np.concatenate([part.next_token for part in parts]),
+        np.concatenate([part.topk_ids for part in parts]),
+        np.concatenate([part.topk_probs for part in parts]),
+        np.concatenate(masses) if masses else None,
+    )
 
 
 def without_topk(next_token: np.ndarray) -> Predictions:

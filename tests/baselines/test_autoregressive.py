@@ -14,6 +14,7 @@ from recap.core.interfaces import Limits, Needs
 from tests.baselines import drive
 from tests.fakes import ScriptedTarget
 
+ROWS = ("topk_ids", "topk_probs", "topk_mass")
 TARGET = ScriptedTarget(3, drive.VOCABULARY, 2, frozenset({0}), drive.PLACEHOLDER)
 
 
@@ -43,22 +44,24 @@ def test_a_trace_is_what_the_target_said_after_each_prompt_and_output_token() ->
         tokens = [t for t in dict.fromkeys(prompt) if t != drive.PLACEHOLDER]
         assert trace["prompt_row_tokens"] == tokens
         firsts = [prompt[: prompt.index(token) + 1] for token in tokens]
-        _check(trace["prompt_topk_ids"], trace["prompt_topk_probs"], firsts)
+        _check([trace[f"prompt_{name}"] for name in ROWS], firsts)
         texts = [[*prompt, *output[: i + 1]] for i in range(len(output) - 1)]
-        _check(trace["topk_ids"], trace["topk_probs"], texts)
+        _check([trace[name] for name in ROWS], texts)
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """One trace from those of single steps: the prompt comes with the first."""
-    rows = {key: [row for part in parts for row in part[key]] for key in ("topk_ids", "topk_probs")}
+    rows = {key: [row for part in parts for row in part[key]] for key in ROWS}
     return {**parts[0], **rows}
 
 
-def _check(ids: list[list[int]], probs: list[list[float]], texts: list[list[int]]) -> None:
+def _check(found: list[Any], texts: list[list[int]]) -> None:
     """Rows as the target gives them, to the last bit of their float32 values."""
-    rows = TARGET.rows(texts, 4)
+    ids, probs, mass = found
+    rows = TARGET.rows(texts, 4, mass=True)
     assert np.array_equal(np.array(ids).reshape(-1, 4), rows.topk_ids)
     assert np.array_equal(np.array(probs, np.float32).reshape(-1, 4), rows.topk_probs)
+    assert np.array_equal(np.array(mass, np.float32), rows.topk_mass)
 
 
 def test_float32_values_survive_as_short_decimals() -> None:
@@ -73,7 +76,7 @@ def test_the_prompt_comes_once_with_the_first_step() -> None:
     generation = decode(TARGET.open([1, 2, 3], drafter.needs), drafter, Limits(25))
     first, *others = generation.trace
     assert "prompt_ids" in first
-    assert all(set(part) == {"topk_ids", "topk_probs"} for part in others)
+    assert all(set(part) == set(ROWS) for part in others)
     assert [len(part["topk_ids"]) for part in generation.trace] == [1] * len(generation.step_ns)
 
 

@@ -269,10 +269,18 @@ def test_folders_without_a_capture_are_refused(
     assert capsys.readouterr().err.count("holds no captured generation") == 2
 
 
-@pytest.mark.parametrize("trace", [None, [], [{"topk_ids": [], "topk_probs": []}]])
+@pytest.mark.parametrize("trace", [None, [], [{"topk_ids": [], "topk_probs": [], "topk_mass": []}]])
 def test_a_record_without_its_prompts_capture_is_refused(trace: list[dict[str, object]]) -> None:
     with pytest.raises(UserError, match="a:0 holds no capture"):
         capture.trajectory(captured([1, 2], trace=trace))
+
+
+def test_an_earlier_versions_capture_is_refused() -> None:
+    record = captured([1, 2])
+    assert record.trace is not None
+    del record.trace[0]["prompt_topk_mass"]
+    with pytest.raises(UserError, match="of an earlier version of this code: remove the run's"):
+        capture.trajectory(record)
 
 
 def test_a_capture_that_lost_rows_is_refused() -> None:
@@ -280,6 +288,7 @@ def test_a_capture_that_lost_rows_is_refused() -> None:
     assert record.trace is not None
     record.trace[0]["topk_ids"].pop()
     record.trace[0]["topk_probs"].pop()
+    record.trace[0]["topk_mass"].pop()
     num_rows = len(record.output_ids) - 1
     with pytest.raises(UserError, match=f"{num_rows - 1} rows of its output .* {num_rows} and 2"):
         capture.trajectory(record)
@@ -290,9 +299,11 @@ def test_a_capture_in_one_piece_is_the_same_trajectory() -> None:
     assert record.trace is not None and len(record.trace) > 1
     rows = {
         name: [row for part in record.trace for row in part[name]]
-        for name in ("topk_ids", "topk_probs")
+        for name in ("topk_ids", "topk_probs", "topk_mass")
     }
     whole = capture.trajectory(replace(record, trace=[record.trace[0] | rows]))
     expected = capture.trajectory(record)
     assert np.array_equal(whole.rows.topk_ids, expected.rows.topk_ids)
     assert np.array_equal(whole.rows.topk_probs, expected.rows.topk_probs)
+    assert whole.rows.topk_mass is not None
+    assert np.array_equal(whole.rows.topk_mass, expected.rows.topk_mass)

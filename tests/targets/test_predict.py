@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recap.targets.predict import greedy, predictions
+from recap.targets.predict import greedy, joined, predictions
 
 # Few distinct values: most rows hold ties.
 ROWS = st.lists(st.lists(st.integers(-2, 2), min_size=6, max_size=6), min_size=1, max_size=5)
@@ -35,6 +35,24 @@ def test_topk_is_ordered_by_logit_then_id(rows: list[list[int]], k: int) -> None
         assert ids == sorted(ids, key=lambda i: (-row[i], i)) and len(set(ids)) == k
         weights = np.exp(np.array(kept, np.float64))
         np.testing.assert_allclose(probs, weights / weights.sum(), rtol=1e-6)
+
+
+@settings(derandomize=True)
+@given(ROWS, st.integers(1, 6))
+def test_mass_turns_the_kept_probabilities_into_those_of_the_whole_vocabulary(
+    rows: list[list[int]], k: int
+) -> None:
+    logits = torch.tensor(rows, dtype=torch.float32)
+    assert predictions(logits, k).topk_mass is None
+    halves = [predictions(part, k, mass=True) for part in (logits[:1], logits[1:])]
+    result = joined(halves) if len(rows) > 1 else halves[0]
+    assert result.topk_mass is not None and result.topk_mass.dtype == np.float32
+    whole = torch.softmax(logits.double(), dim=-1).gather(
+        1, torch.from_numpy(result.topk_ids).long()
+    )
+    np.testing.assert_allclose(
+        result.topk_probs * result.topk_mass[:, None], whole.numpy(), rtol=1e-5
+    )
 
 
 def test_without_topk_the_arrays_are_empty_rows() -> None:
