@@ -105,9 +105,10 @@ class TokenRecyclingDrafter:
         seed_prompt: bool = False,
         max_candidates: int = NUM_CANDIDATES,
     ) -> None:
-        if not 1 <= max_candidates <= NUM_CANDIDATES:
+        if not isinstance(max_candidates, int) or not 1 <= max_candidates <= NUM_CANDIDATES:
             raise ValueError(
-                f"max_candidates must be from 1 to {NUM_CANDIDATES}, got {max_candidates}"
+                f"max_candidates must be a whole number from 1 to {NUM_CANDIDATES}, got "
+                f"{max_candidates!r}"
             )
         if duplicates not in DUPLICATES:
             raise ValueError(

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from analysis import metrics
 from experiments.records import RunRecord
@@ -115,3 +117,21 @@ def test_interval_covers_the_mean_about_as_often_as_it_says() -> None:
 def test_interval_is_deterministic() -> None:
     values, clusters = [0.3, 0.9, 1.4, 2.2], ["a", "b", "c", "d"]
     assert metrics.interval(values, clusters) == metrics.interval(values, clusters)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(2, 60))
+@settings(derandomize=True)
+def test_steps_are_capped_at_the_remaining_budget(drafted: list[int], limit: int) -> None:
+    """Generation ends with the step that reaches the limit; no other one is cut."""
+    accepted: list[int] = []
+    kept: list[int] = []
+    remaining = limit - 1
+    for count in drafted:
+        if remaining <= 0:
+            break
+        taken = 0 if remaining == 1 else count  # the loop drafts nothing for one token
+        accepted.append(taken)
+        kept.append(min(taken, remaining - 1))
+        remaining -= taken + 1
+    found = metrics.mean_accepted(record("m", "a", limit, accepted, 1.0), limit)
+    assert found == pytest.approx(sum(kept) / len(kept))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -77,8 +77,9 @@ def test_a_smaller_tree_is_the_beginning_of_the_whole_one() -> None:
         kept = whole.propose(history)
         assert tree.parents.tolist() == kept.parents[: count + 1].tolist()
         assert tree.tokens.tolist() == kept.tokens[: count + 1].tolist()
-    for count in (0, 81):
-        with pytest.raises(ValueError, match="max_candidates must be from 1 to 80"):
+    refused: list[Any] = [0, 81, "x", 6.5]
+    for count in refused:
+        with pytest.raises(ValueError, match="max_candidates must be a whole number from 1 to 80"):
             TokenRecyclingDrafter(vocab_size=8, max_candidates=count)
 
 
